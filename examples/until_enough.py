@@ -50,7 +50,7 @@ def main(arguments=None):
     limits = {"target_ess": options.ess, "max_time": options.seconds}
     with build_model():
         if options.store.exists():
-            dt = pk.sample(resume=options.store, **limits)
+            dt = pk.resume(options.store, **limits)
         else:
             step = pk.GAM()
             dt = pk.sample(

@@ -21,12 +21,12 @@ from pymc_kameleon.samplers import *  # noqa: F403
 from pymc_kameleon.samplers.choice import assign_by_default
 from pymc_kameleon.sampling.compare import compare_samplers
 from pymc_kameleon.sampling.evidence import compare_models, evidence
-from pymc_kameleon.sampling.sample import sample
+from pymc_kameleon.sampling.sample import resume, sample
 
 __version__ = version("pymc_kameleon")
 
 # In the order in which a user needs them.
-__all__ = ["sample", "black_box", "summary", "load"]  # noqa: RUF022
+__all__ = ["sample", "resume", "black_box", "summary", "load"]  # noqa: RUF022
 __all__ += samplers.__all__
 __all__ += ["initvals", "expectation", "evidence", "compare_models"]  # noqa: RUF022
 __all__ += ["mode_occupancy", "emulator", "compare_samplers", "noise_seed", "assign_by_default"]  # noqa: RUF022

@@ -44,7 +44,7 @@ def main():
                 options.draws,
                 tune=options.draws,
                 chains=options.chains,
-                evaluations_at_once=options.chains,
+                max_concurrent=options.chains,
                 cores=cores,
                 step=step,
                 model=model,

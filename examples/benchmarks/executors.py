@@ -230,7 +230,7 @@ def kill_runs(draws, kills):
                 continue
             process.kill()
             process.join()
-            dt = pk.sample(resume=path, cores=2, **QUIET | {"random_seed": None})
+            dt = pk.resume(path, cores=2, **QUIET | {"random_seed": None})
             groups = [dt[name].to_dataset() for name in ("posterior", "sample_stats")]
             good, done = good + same(groups, expected), done + 1
     print(f"kill -9 of a run with a store: {good} of {kills} go on, draws equal", flush=True)

@@ -4,7 +4,7 @@
         [--seconds 0.1] [--sigma 0] [--seeds 3]
 
 Each evaluation sleeps for so many seconds on average in processes of this machine, P at a time, and
-``pk.sample(evaluations_at_once=P, max_evaluations=N)`` is timed: rounds are its seconds over those
+``pk.sample(max_concurrent=P, max_evaluations=N)`` is timed: rounds are its seconds over those
 of an evaluation. ``own`` is the processor time of this process for each evaluation, in ms. With
 ``--seconds 0`` nothing sleeps, and what all runs are worth is printed: effective draws of means and
 shares, as first_evaluations.py has them, of ``pk.expectation``.
@@ -69,7 +69,7 @@ def show(problem, step, p, options):
             dt = pk.sample(
                 step=step,
                 model=problem.model,
-                evaluations_at_once=p,
+                max_concurrent=p,
                 max_evaluations=options.evaluations,
                 cores=p if options.seconds > 0 else 1,
                 random_seed=seed,

@@ -69,7 +69,7 @@ def main(arguments=None):
 
     with build_model():
         if options.store.exists():
-            dt = pk.sample(resume=options.store)
+            dt = pk.resume(options.store)
         else:
             dt = pk.sample(
                 options.draws,

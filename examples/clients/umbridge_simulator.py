@@ -117,7 +117,7 @@ def sample(url, evaluations):
         begun = time.perf_counter()
         dt = pk.sample(
             max_evaluations=evaluations,
-            evaluations_at_once=WORKERS,
+            max_concurrent=WORKERS,
             cores=WORKERS,
             random_seed=1,
             progressbar=False,

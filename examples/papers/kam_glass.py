@@ -130,7 +130,7 @@ def run(step, path, n, chains, cores, seed, start=0.0):
     options = {"step": step, "model": step.model, "cores": cores}
     options |= {"compute_convergence_checks": False}
     if path.exists():
-        dt = pk.sample(resume=path, **options)
+        dt = pk.resume(path, **options)
     else:
         path.parent.mkdir(exist_ok=True)
         initvals = None if start is None else {"theta": np.full(D, start)}

@@ -15,5 +15,4 @@
 ``batches``               the weight of a control variate, by means over batches
 ``trust``                 whether their standard errors are to be trusted
 ``modes_of_draws``        modes of draws alone, by the gaps between them
-``surrogate_posterior``   draws of the surrogate or emulator itself
 """

@@ -67,8 +67,6 @@ class Draws:
         Why there are none, although they were asked for.
     approximation : str or None
         What proposed those moves, "surrogate" or "emulator".
-    are_approximate : bool
-        Whether they are of surrogates, or emulators, not of the posterior.
     should_be_corrected : bool
         Whether the sampler has kept something for that, be it enough or not.
     """
@@ -90,13 +88,6 @@ class Draws:
             )
         if any(self.posterior.sizes.get(dim) == 0 for dim in ("chain", "draw")):
             raise ValueError("There are no draws to average: chain or draw has the length 0.")
-        self.are_approximate = "approximate" in self.posterior.attrs
-        if self.are_approximate:
-            _log.warning(
-                "These are %s. They are approximate: exact ones, and corrected averages, are in "
-                "the whole result.",
-                self.posterior.attrs["approximate"],
-            )
         self._take_kept(dt, model)
         self._take_gradients(dt, model)
 
@@ -158,8 +149,6 @@ class Draws:
 
     def _take_gradients(self, dt, model):
         """Take gradients at the draws, if there is a model, or they are kept; say why not."""
-        if self.are_approximate:
-            return
         try:
             self.by_gradients = controls_by_gradients(dt, self.posterior, model)
         except NoGradients as error:
@@ -230,15 +219,6 @@ class Draws:
         with np.errstate(all="ignore"):
             values = function(evenly(self.known.draws, MANY))
         return values if np.isfinite(values).all() else None
-
-    def error_of_surrogates(self, values):
-        """Return what means of values (chains, draws, q) may be wrong by, (q,), by the jackknife.
-
-        Each chain's surrogate has learned from all others. NaN, if it has not.
-        """
-        means, n = values.mean(axis=1), len(values)
-        known = self.posterior.attrs.get("learned_from_other_chains")
-        return np.sqrt((n - 1) * means.var(axis=0)) if known else np.full(means.shape[1], np.nan)
 
     def can_correct(self, names):
         """Return of which of these variables averages can be corrected by what the sampler kept.

@@ -123,9 +123,6 @@ def _averaged(draws, values, function):
             for of in (array_stats.mcse, array_stats.ess)
         )
         r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
-        if draws.are_approximate:
-            mcse = np.hypot(mcse, draws.error_of_surrogates(values))
-            ess = values.var(axis=(0, 1)) / mcse**2
     found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
     plain = found, r_hat, np.zeros(values.shape[2]), np.zeros(values.shape[2], bool)
     if not draws.can_be_corrected or not np.isfinite(values).all():

@@ -62,7 +62,7 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
     """
     posterior = convert_to_dataset(opened(dt), group=group)
     if not all(posterior.sizes.get(dim, 1) for dim in SAMPLE_DIMS):
-        raise ValueError("The result has no draws after tuning: go on with pk.sample(resume=dt).")
+        raise ValueError("The result has no draws after tuning: go on with pk.resume(dt).")
     if centers is None:
         posterior = _chosen(posterior, var_names)
         modes = find_modes(_matrix(posterior)[0])

@@ -79,7 +79,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         divided by that of this mean: 1 if it was not corrected. ``ess_bulk`` and ``ess_tail`` are
         those of the draws. ``r_hat`` is that of corrected averages over half-chains if the mean was
         corrected, and otherwise that of the draws, which ``arviz.rhat`` always has. NaN: there is
-        no standard error. If many chains began at the same few points, by `evaluations_at_once`,
+        no standard error. If many chains began at the same few points, by `max_concurrent`,
         ``r_hat_nested`` tells whether these groups agree, however short the chains are. With a
         surrogate or an emulator, ``attrs`` has the ``certificate``, how close it is to the
         posterior, and ``by_process``, the rows whose mean is by a process, as evaluations are few,
@@ -140,8 +140,6 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         place = table.columns.get_loc("r_hat") + 1
         table.insert(place, "r_hat_nested", nested_r_hat(values.astype(np.float64), numbers))
     table = table.assign(ess=ess, gain=1.0)
-    if draws.are_approximate:
-        _widen(table, draws, values)
     constant = np.ptp(values, axis=(0, 1)) == 0
     _put(table, constant, ["mcse_mean", "mcse_sd", "ess"], np.nan)
     plain = table.copy()
@@ -172,16 +170,6 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     if is_number:
         return table.round(round_to)
     return _rounded(table) if round_to == "auto" else table
-
-
-def _widen(table, draws, values):
-    """Let the errors in a table of surrogates' draws count what the surrogates are wrong by."""
-    sd, squares = table["sd"], np.square(values - values.mean(axis=(0, 1)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        of_mean, of_square = (draws.error_of_surrogates(own) for own in (values, squares))
-        table["mcse_mean"] = np.hypot(table["mcse_mean"], of_mean)
-        table["mcse_sd"] = np.hypot(table["mcse_sd"], of_square / (2 * sd))
-        table["ess"] = (sd / table["mcse_mean"]) ** 2
 
 
 # ---- corrections --------------------------------------------------------------------------------

@@ -9,11 +9,20 @@ import numpy as np
 from pytensor.graph import Apply, Op, Variable
 from pytensor.tensor import TensorType, as_tensor_variable
 
+from pymc_kameleon.model.failures import OnFailure, Rejected, watched
 from pymc_kameleon.model.gathering import gathering
 from pymc_kameleon.model.python_calls import WrongReturn
 
 
-def black_box(function=None, *, ndim=1, batched=False):
+def black_box(
+    function=None,
+    *,
+    ndim=1,
+    batched=False,
+    on_error="raise",
+    timeout=None,
+    check_repeatable=True,
+):
     """Make a simulator of a function, to be called in a model.
 
     Samplers then know that it is expensive, emulate it, and count its calls. It has no gradient.
@@ -31,6 +40,19 @@ def black_box(function=None, *, ndim=1, batched=False):
         Whether it computes many evaluations in one call. Then it takes and returns arrays with one
         more axis, the first one, which has a row for each evaluation. A row must not depend on
         others. `pk.sample` makes the evaluations of all chains that are under way in one call.
+    on_error : {"raise", "reject"}, default "raise"
+        What an exception means. "raise" stops the run, because exceptions may be mistakes. With
+        "reject" the parameters count as impossible, and `pk.sample` reports at its end how often,
+        with the first point and exception. MemoryError, Ctrl-C, and results of another type than
+        declared always stop the run. Other steps than ours get NaN.
+    timeout : float, optional
+        Seconds that a call may take. A slower one is stopped, as soon as it is in Python code, and
+        rejected and reported like an exception. Choose many times the usual duration: a limit that
+        cuts where the posterior is changes it. Chains then run in processes of their own.
+    check_repeatable : bool, default True
+        Whether the first four chains of `pk.sample` evaluate the log-density once more at a point
+        where they were: when tuning ends, and 100, 1000 … draws later. ``n_logp`` counts it, and
+        the log warns if the value differs.
 
     Returns
     -------
@@ -42,6 +64,8 @@ def black_box(function=None, *, ndim=1, batched=False):
     ------
     TypeError
         If `function` is neither, or `ndim` is not what it has to be.
+    ValueError
+        For another impossible option.
 
     Examples
     --------
@@ -56,11 +80,15 @@ def black_box(function=None, *, ndim=1, batched=False):
     >>> largest = pk.black_box(lambda rates: rates.max(), ndim=0)  # a number
     """
     if function is None:
-        return partial(black_box, ndim=ndim, batched=batched)
+        options = {"on_error": on_error, "timeout": timeout, "check_repeatable": check_repeatable}
+        return partial(black_box, ndim=ndim, batched=batched, **options)
+    on_failure = OnFailure.checked(on_error, timeout, check_repeatable)
+    if isinstance(function, Function | Expensive):
+        raise TypeError(f"`{function}` is a black box already: give it its options there.")
     if isinstance(function, Op):
         if ndim != 1 or batched:
             raise TypeError("black_box takes ndim and batched of a function; an Op has its own.")
-        return Expensive(function)
+        return Expensive(function, on_failure)
     if not callable(function):
         raise TypeError(
             f"black_box takes a function, or an Op of PyTensor, not {function!r}. With options it "
@@ -79,16 +107,19 @@ def black_box(function=None, *, ndim=1, batched=False):
             "ndim of black_box must be a number of dimensions, as 0 or 1, or a tuple with one for "
             f"each array that the function returns, as (1, 2), not {ndim!r}."
         )
-    return (Batched if batched else Function)(function, ndim)
+    if not isinstance(batched, bool):
+        raise TypeError(f"batched of black_box must be True or False, not {batched!r}.")
+    return (Batched if batched else Function)(function, ndim, on_failure)
 
 
 class Function(Op):
     """A function of arrays, in a model."""
 
-    __props__ = ("function", "ndim")
+    __props__ = ("function", "ndim", "on_failure")
 
-    def __init__(self, function, ndim):
-        self.function, self.ndim = function, ndim
+    def __init__(self, function, ndim, on_failure):
+        self.function, self.ndim, self.on_failure = function, ndim, on_failure
+        self.shapes = None  # of what it has returned last
         self.__name__ = type(function).__name__  # of a partial, which has none
         update_wrapper(self, function, updated=())
 
@@ -107,7 +138,7 @@ class Function(Op):
         found = sys.modules.get(self.__module__) if self.__module__ != "__main__" else None
         for part in getattr(self, "__qualname__", "").split("."):
             found = getattr(found, part, None)
-        return self.__qualname__ if found is self else (type(self), (self.function, self.ndim))
+        return self.__qualname__ if found is self else (type(self), self._props())
 
     def make_node(self, *inputs, **named):
         """Build the node of a call."""
@@ -147,11 +178,18 @@ class Function(Op):
 
     def perform(self, node, inputs, outputs):
         """Call the function."""
-        for place, value in zip(outputs, self._called(inputs), strict=True):
-            place[0] = value
+        own = [x if x.flags.writeable else x.copy() for x in inputs]  # constants are not
+        _put(outputs, self, partial(self._called, own))
+
+    def pullback(self, inputs, outputs, cotangents):
+        """Say that there is no gradient."""
+        raise NotImplementedError(
+            f"`{self}` is a black box, and has no gradient: use pk.sample(), which chooses a "
+            "sampler that needs none, or step=pk.GAM()."
+        )
 
     def _called(self, inputs):
-        return self._checked(self.function(*inputs))
+        return self._checked(self.on_failure.call(self.function, *inputs))
 
     def _checked(self, found, rows=()):
         """Return what the function has returned as arrays; `rows` is (n,) if they have n rows."""
@@ -189,6 +227,19 @@ class Function(Op):
                 f"shape ({shape}{',' * (len(rows) + ndim == 1)}){advice}."
             )
         return array.astype(np.float64, copy=False)
+
+
+def _put(outputs, box, compute):
+    """Put what a black box computes into places; NaN where it rejects, and nobody counts that."""
+    try:
+        found = compute()
+        box.shapes = [np.shape(value) for value in found]
+    except Rejected:
+        if watched.get() or box.shapes is None:
+            raise
+        found = [np.full(shape, np.nan) for shape in box.shapes]
+    for place, value in zip(outputs, found, strict=True):
+        place[0] = value
 
 
 def _signature(function):
@@ -233,17 +284,18 @@ class Batched(Function):
             The inputs of each, all of the same shapes.
         """
         n = len(evaluations)
-        found = self._checked(self.function(*map(np.stack, zip(*evaluations, strict=True))), (n,))
+        stacked = map(np.stack, zip(*evaluations, strict=True))
+        found = self._checked(self.on_failure.call(self.function, *stacked), (n,))
         return [[np.array(value[i]) for value in found] for i in range(n)]
 
 
 class Expensive(Op):
     """An Op that compiles, in whose place Python calls it."""
 
-    __props__ = ("op",)
+    __props__ = ("op", "on_failure")
 
-    def __init__(self, op):
-        self.op = op
+    def __init__(self, op, on_failure):
+        self.op, self.on_failure, self.shapes = op, on_failure, None
         self.__name__ = getattr(op, "name", None) or str(op)
         self.destroy_map, self.view_map = op.destroy_map, op.view_map
 
@@ -257,4 +309,14 @@ class Expensive(Op):
 
     def perform(self, node, inputs, outputs):
         """Compute what the other Op does."""
-        self.op.perform(self.op.make_node(*node.inputs), inputs, outputs)
+        own = self.op.make_node(*node.inputs)
+
+        def compute():
+            self.on_failure.call(self.op.perform, own, inputs, outputs)
+            return [place[0] for place in outputs]
+
+        _put(outputs, self, compute)
+
+    def pullback(self, inputs, outputs, cotangents):
+        """Return the gradient of the other Op."""
+        return self.op.pullback(inputs, outputs, cotangents)

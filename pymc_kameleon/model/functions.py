@@ -5,6 +5,7 @@ import math
 import re
 import warnings
 from contextlib import suppress
+from functools import cached_property
 from hashlib import sha256
 from typing import ClassVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -22,7 +23,7 @@ from pytensor.link.numba.dispatch.basic import numba_funcify
 
 from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, address_array, function_address
-from pymc_kameleon.model.black_box import Batched
+from pymc_kameleon.model.black_box import Batched, Expensive, Function
 from pymc_kameleon.model.black_box_calls import (
     Noted,
     Recalled,
@@ -173,9 +174,12 @@ class ModelFunctions:
     @property
     def batched(self):
         """Batched black boxes that it calls, a set."""
+        return {op for op in self._users_ops if isinstance(op, Batched)}
+
+    @property
+    def _users_ops(self):
         graphs = [function.function.maker.fgraph.outputs for function in self.functions]
-        ops = {users_own(op) for graph in graphs for op in ops_of(graph)}
-        return {op for op in ops if isinstance(op, Batched)}
+        return {users_own(op) for graph in graphs for op in ops_of(graph)}
 
     @property
     def in_numba(self):
@@ -377,6 +381,21 @@ class ModelLogp(ModelFunctions):
         """Whether each evaluation is seen by Python."""
         return isinstance(self.functions[0], Watched)
 
+    @cached_property
+    def _on_failure(self):
+        boxes = [op for op in self._users_ops if isinstance(op, Function | Expensive)]
+        return [op.on_failure for op in boxes]
+
+    @property
+    def looks_again(self):
+        """Whether points are evaluated again, to see whether it repeats itself."""
+        return self.is_watched and all(own.check_repeatable for own in self._on_failure)
+
+    @property
+    def has_timeout(self):
+        """Whether calls of some black box may be stopped."""
+        return any(own.timeout is not None for own in self._on_failure)
+
     def begin_watch(self):
         """Forget what was seen of it."""
         self.watch, self.failure = Watch.fresh(self.point.size if self.is_watched else 0), ""
@@ -531,7 +550,7 @@ class ModelOutputs(ModelFunctions):
                 error.add_note(
                     f"At the model's initial point, {initial_point}, where the shapes of what is "
                     "kept are found. Give it another one (initval=... of its variables), at which "
-                    "the likelihood raises nothing; on_error is for the run."
+                    "the likelihood raises nothing."
                 )
                 raise
             if known:

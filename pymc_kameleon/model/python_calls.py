@@ -181,7 +181,7 @@ def advice(error, ops):
             "fit there?"
         )
     said = f"{kind}: {error}"
-    reject = 'let it return NaN instead, or pass on_error="reject" to pk.sample: then the point'
+    reject = 'let it return NaN instead, or pass on_error="reject" to pk.black_box: then the point'
     if isinstance(error, ArithmeticError | np.linalg.LinAlgError | Warning) or (
         not isinstance(error, MISTAKES) and NUMERICAL.search(said)
     ):

@@ -5,9 +5,7 @@ point is looked at away from the start, too: NaN is evaluated again, the first t
 announced draws a point that the chain has seen.
 """
 
-import signal
 import threading
-import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +13,7 @@ import numpy as np
 
 from pymc_kameleon.core.target import function_address
 from pymc_kameleon.model.entry_points import python_entry
+from pymc_kameleon.model.failures import ERRORS, LATE, Rejected, watched
 from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.model.python_calls import WrongReturn
 
@@ -31,23 +30,17 @@ MOST_DOUBTS = 2
 MOST_LETTERS = 200
 """Of the text of an exception that is kept."""
 
-ERRORS, LATE, DOUBTS, TURN = range(4)
+DOUBTS, TURN = LATE + 1, LATE + 2
 FAILED, ODD, FAR = range(3)
 BEFORE, AFTER, FAR_LOGP, BEST = range(4)
 """Places in the arrays of a Watch."""
 
 
-class TooLong(BaseException):
-    """An evaluation has taken longer than it may. No ``except Exception`` of the model stops it."""
-
-
 @dataclass(frozen=True)
 class Rule:
-    """What a run does about evaluations that fail, and whether it looks at points again."""
+    """What is done about evaluations that fail, beside what black boxes say of theirs."""
 
-    rejects_errors: bool = False
-    timeout: float | None = None  # seconds
-    looks_again: bool = True
+    rejects_errors: bool = False  # of any kind
     doubts: bool = True  # whether NaN is evaluated again
 
 
@@ -195,17 +188,17 @@ class Watched:
         return may and chain.rule.doubts
 
     def _evaluate(self, chain, *arguments):
-        rule, chain.failure = chain.rule, ""
+        chain.failure, token = "", watched.set(True)
         try:
-            if rule.timeout is None:
-                return self.compiled.entry(*arguments)
-            return within(rule.timeout, self.compiled.entry, *arguments)
-        except TooLong:
-            kind, chain.failure = LATE, f"took longer than {rule.timeout:g} s"
+            return self.compiled.entry(*arguments)
+        except Rejected as error:
+            kind, chain.failure = error.kind, str(error)
         except Exception as error:
-            if not rule.rejects_errors or isinstance(error, MemoryError | WrongReturn | NotHere):
+            if not chain.rule.rejects_errors or isinstance(error, MemoryError | WrongReturn):
                 raise
             kind, chain.failure = ERRORS, f"raised {type(error).__name__}: {error}"
+        finally:
+            watched.reset(token)
         x, *_, gradient = arguments
         chain.watch.reject(kind, x, chain.failure)
         gradient[:] = np.nan
@@ -217,43 +210,3 @@ class Watched:
     def __setstate__(self, state):
         self.__dict__.update(state)
         self._make_entry()
-
-
-# ---- time ---------------------------------------------------------------------------------------
-
-
-class NotHere(RuntimeError):
-    """Where evaluations cannot be stopped."""
-
-
-def within(seconds, function, *arguments):
-    """Return ``function(*arguments)``; raise TooLong if that takes longer, where Python goes on.
-
-    Raises
-    ------
-    NotHere
-        In any but the main thread of a process, which alone hears of signals.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        raise NotHere(
-            "evaluation_timeout needs evaluations in the main thread of a process. So call "
-            "pk.sample from there, and leave out an executor that does tasks in threads."
-        )
-    begun, handler = time.monotonic(), signal.signal(signal.SIGALRM, _ring)
-    # It rings again, in case the first exception was lost in a callback of C.
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
-    try:
-        try:
-            return function(*arguments)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
-        if left:
-            left = max(1e-6, left - (time.monotonic() - begun))
-            signal.setitimer(signal.ITIMER_REAL, left, interval)
-
-
-def _ring(number, frame):
-    raise TooLong

@@ -294,7 +294,7 @@ def draws_as_learned(dt, own):
     That is of the chains and coordinates of `own`.
     """
     if "posterior" not in dt.children or not dt["posterior"].sizes.get("draw"):
-        raise ValueError("The result has no draws after tuning: go on with pk.sample(resume=dt).")
+        raise ValueError("The result has no draws after tuning: go on with pk.resume(dt).")
     posterior = dt["posterior"].to_dataset().sel(chain=own["chain"])
     coordinates = own[COORDINATE].values
     parts = [_draws_of(posterior, coordinate) for coordinate in coordinates]

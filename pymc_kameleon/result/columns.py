@@ -29,8 +29,6 @@ class Columns:
         Whether the outputs are kept while tuning, too; statistics always are.
     coords, dims : dict
         Coordinates and dimensions of the outputs.
-    keeps_evaluations : bool
-        Whether what black boxes were given, and have returned, is kept of draws after tuning.
 
     Attributes
     ----------
@@ -38,7 +36,7 @@ class Columns:
         Group -> name -> (shape, dtype).
     """
 
-    def __init__(self, outputs, steps, keeps_warmup, coords, dims, keeps_evaluations=True):
+    def __init__(self, outputs, steps, keeps_warmup, coords, dims):
         self._outputs, self._steps, self.coords, self.dims = outputs, steps, coords, dims
         self._likes = {}
         kinds = [dict(step.stats_dtypes_shapes) for step in steps]
@@ -57,10 +55,8 @@ class Columns:
         if keeps_warmup:
             self.groups[WARMUP_POSTERIOR] = outputs.variables
         self.groups[WARMUP_STATS] = stats
-        if kept := steps[0].statistics.kept:
-            left_out = () if keeps_evaluations else steps[0].kept_evaluations
-            kept = {name: kind for name, kind in kept.items() if name not in left_out}
-            self.groups[steps[0].kept_group] = kept
+        if steps[0].statistics.kept:
+            self.groups[steps[0].kept_group] = steps[0].statistics.kept
 
     def named(self, portion, tuning):
         """Yield group, name and values (n, ...) of draws that an advance has made."""
@@ -76,8 +72,7 @@ class Columns:
             yield stats, RENAMED.get(name, name), values
         if (first := self._steps[0]).statistics.kept and not tuning:
             for name, values in first.statistics.kept_of(portion.stats[0]).items():
-                if name in self.groups[first.kept_group]:
-                    yield first.kept_group, name, values
+                yield first.kept_group, name, values
 
     def like(self, group, numbers):
         """Return a dataset of a group with one draw of each of the chains `numbers`."""

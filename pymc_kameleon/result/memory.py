@@ -42,7 +42,7 @@ class Memory:
     def _nothing(self, *arguments):
         """Do nothing: only a store has to."""
 
-    save = settle = flush = flush_if_due = keep_evidence = finish = close = discard = _nothing
+    save = settle = flush = flush_if_due = finish = close = discard = _nothing
 
     def dataset(self, group, rows, start, stop):
         """Return some draws of some chains, without a copy if these are neighbours.

@@ -13,7 +13,6 @@ from pymc_kameleon.step.groups import (
     EVALUATIONS,
     GROUPS_BY_DRAW,
     STATE_GROUP,
-    SURROGATE_GROUP,
     WARMUP_GROUPS,
     WARMUP_POSTERIOR,
 )
@@ -26,11 +25,11 @@ def as_path(argument, value):
     return Path(value).expanduser()
 
 
-def as_saved(resume):
+def as_saved(result):
     """Return the path of a store that exists, or a result, also one that is read from a file."""
-    if not isinstance(resume, str | os.PathLike):
-        return resume
-    path = as_path("resume", resume)
+    if not isinstance(result, str | os.PathLike):
+        return result
+    path = as_path("result", result)
     if not path.exists():
         raise ValueError(f"{path} does not exist, so there is no run to go on with.")
     return path if path.is_dir() else _read(path, xr.load_datatree)
@@ -50,12 +49,12 @@ def evaluations_given(results):
 def evaluations_in(tree):
     """Return the evaluations that a result holds; raise a ValueError if it has none."""
     if not isinstance(tree, xr.DataTree):
-        raise ValueError(f"evaluations are of results of pk.sample, or their paths, not {tree!r}.")
+        raise ValueError(f"reuse takes results of pk.sample, or their paths, not {tree!r}.")
     if EVALUATIONS not in tree.children:
         raise ValueError(
             f"The result has no group {EVALUATIONS!r}. pk.sample keeps it of "
-            "pk.EmulatorMetropolis, and of pk.SurrogateMetropolis where evaluations are expensive, "
-            "unless it was told keep_evaluations=False; pm.sample does not."
+            "pk.EmulatorMetropolis, and of pk.SurrogateMetropolis where evaluations are expensive; "
+            "pm.sample does not."
         )
     return tree[EVALUATIONS].to_dataset()
 
@@ -75,7 +74,7 @@ def load(path):
     -------
     DataTree
         As `pk.sample` returned it, but for the states of the chains, if it was a store:
-        ``pk.sample(resume="run.zarr")`` goes on with these. A file is read whole, and closed. A
+        ``pk.resume("run.zarr")`` goes on with these. A file is read whole, and closed. A
         store is read where draws are needed, so that it has to stay.
 
     Raises
@@ -113,7 +112,7 @@ def opened(dt, model=None):
         return tree
     if tree.attrs["draws_kept"] < 0:
         raise ValueError(
-            f"The run in {path} has not ended, or was killed: pk.sample(resume={str(path)!r}) goes "
+            f"The run in {path} has not ended, or was killed: pk.resume({str(path)!r}) goes "
             f"on with it. {_how_far(saved_store(path))}"
         )
     return _as_returned(tree)
@@ -138,7 +137,7 @@ def _as_returned(tree):
         if group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *GROUPS_BY_DRAW):
             n = kept["tuning_kept" if group in WARMUP_GROUPS else "draws_kept"]
             data = data.sel(chain=chains).isel(draw=slice(n))
-        if group in (DRAWN_GROUPS[0], WARMUP_POSTERIOR, SURROGATE_GROUP):
+        if group in (DRAWN_GROUPS[0], WARMUP_POSTERIOR):
             data = data[[name for name in names if name in data]]  # Zarr has the disk's order
         if data.sizes.get("draw") != 0 or group in DRAWN_GROUPS:
             groups[group] = data

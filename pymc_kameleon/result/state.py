@@ -97,7 +97,7 @@ def unpack(steps, arrays):
         point = np.array(arrays["point"])
     except KeyError as missing:
         raise ValueError(
-            f"resume has no {missing}: it was changed, or is of another version of pymc_kameleon."
+            f"The result has no {missing}: it was changed, or is of another version."
         ) from None
     late = None
     if IS_LATE in arrays and arrays[IS_LATE].item():
@@ -124,7 +124,7 @@ def _unpack_step(step, arrays, prefix):
     if arrays[f"{prefix}begun"].item():
         step.point = np.array(arrays[f"{prefix}own_point"])
     if arrays[f"{prefix}data"].item() != step.data.hex():
-        raise ValueError(f"resume needs the same data: {DATA_CHANGED}.")
+        raise ValueError(f"pk.resume needs the same data: {DATA_CHANGED}.")
     if step.trail.size:
         step.trail = np.array(arrays[f"{prefix}trail"]).reshape(-1, *step.trail.shape[1:])
     step.rng = _generator_from_text(str(arrays[f"{prefix}rng"].item()))

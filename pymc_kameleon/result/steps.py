@@ -77,7 +77,7 @@ def rebuilt_step(description, model):
     own = {var.name: var for var in model.value_vars}
     missing = [name for name in description["variables"] if name not in own]
     if missing:
-        raise ValueError(f"resume needs the same model: this one has no variables {missing}.")
+        raise ValueError(f"pk.resume needs the same model: this one has no variables {missing}.")
     variables = [own[name] for name in description["variables"]]
     return sampler(variables, model=model, **options)
 
@@ -98,7 +98,7 @@ def check_same_step(step, description):
     for what in ("sampler", "variables", "shapes", *description["configuration"]):
         if json.dumps(old[what]) != json.dumps(new.get(what)):  # a NaN equals itself
             raise ValueError(
-                f"resume needs the same model and step: {what} was {old[what]!r}, and is "
+                f"pk.resume needs the same model and step: {what} was {old[what]!r}, and is "
                 f"{new.get(what)!r} now."
             )
 

@@ -27,10 +27,8 @@ from pymc_kameleon.step.groups import (
     BEHIND,
     DRAWN_GROUPS,
     EVALUATIONS,
-    EVIDENCE,
     GROUPS_BY_DRAW,
     STATE_GROUP,
-    SURROGATE_GROUP,
     WARMUP_GROUPS,
 )
 
@@ -80,7 +78,7 @@ def _refuse_existing(path):
     """Raise a ValueError if there is something where a store is to be made."""
     if path.exists():
         raise ValueError(
-            f"{path} exists. pk.sample(resume={str(path)!r}) goes on with it; otherwise take "
+            f"{path} exists. pk.resume({str(path)!r}) goes on with it; otherwise take "
             "another path, or delete it."
         )
 
@@ -117,7 +115,7 @@ def saved_store(path):
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a store of pk.sample ({error}).") from None
     draws = {}
-    for group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *GROUPS_BY_DRAW, EVIDENCE):
+    for group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *GROUPS_BY_DRAW):
         if group in root:
             try:
                 draws[group] = xr.open_zarr(path, group=group, chunks=None, consolidated=False)
@@ -184,7 +182,7 @@ class Store:
         # zarr reads a file to find an array, so they are kept at hand.
         self._batches, self._bytes, self._arrays = [Batch({}, {})], 0, {}
         self._begun, self._took = time.perf_counter(), 0.0
-        self._is_new, self._evidence = False, None
+        self._is_new = False
         self._writer, self._writing = ThreadPoolExecutor(1, "pk.sample store"), None
 
     # ---- a new one, and one to go on with -------------------------------------------------------
@@ -371,37 +369,16 @@ class Store:
                     stored[name][rows.index(row), begin - start : end - start] = own
         return stored
 
-    def keep_evidence(self, kept):
-        """Write what was evaluated for the evidence, each array at one blow, log-densities last.
-
-        So those that are there have their points. What is there of the same draws is not lost.
-        """
-        if self._evidence is None:
-            there = self._root.get(EVIDENCE)
-            same = there is not None and there.attrs.get("draws") == kept.attrs["draws"]
-            if not (same and "logp" in there and there["x"].shape == kept["x"].shape):
-                chunks = {name: {"chunks": kept[name].shape} for name in ("x", "logp")}
-                kept.to_zarr(
-                    self.path, group=EVIDENCE, mode="w", consolidated=False, encoding=chunks
-                )
-            self._evidence = self._root[EVIDENCE]
-        for name in ("x", "logp"):
-            self._evidence[name][:] = kept[name].values
-        self._evidence.attrs.update(kept.attrs)
-
     def finish(self, tree, longest):
         """Write the other groups of the result, and free the room of draws that were not made."""
         self._resize(longest)
         ended = ("draws", "draws_kept", "tuning_kept", "chains_kept")
         self._root.attrs.update({key: tree[STATE_GROUP].attrs[key] for key in ended})
-        for name in (SURROGATE_GROUP, EVALUATIONS, EVIDENCE):  # those of an earlier run
-            if name in self._root and name not in tree.children:
-                del self._root[name]
+        if EVALUATIONS in self._root and EVALUATIONS not in tree.children:  # of an earlier run
+            del self._root[EVALUATIONS]
         for name in tree.children:
             if name in self.columns.groups:
                 self._root[name].attrs.update(tree[name].attrs)
-            elif name == EVIDENCE:
-                self.keep_evidence(tree[name].to_dataset())
             elif name != STATE_GROUP and not name.startswith((AHEAD, BEHIND)):
                 tree[name].to_dataset().to_zarr(self.path, group=name, mode="w", consolidated=False)
         self._consolidate()

@@ -33,15 +33,14 @@ def data_tree(job, all_chains, chains, length, record, plan, seconds):
     """Return the result of a run.
 
     `all_chains` can go on; `length` draws of `chains` are the result. `plan` is what the run was
-    told, by which `resume` goes on; `seconds` is what sampling took, in earlier runs too.
+    told, by which ``pk.resume`` goes on; `seconds` is what sampling took, in earlier runs too.
     """
     rows, numbers = [chain.row for chain in chains], [chain.number for chain in chains]
     attributes = attributes_of(job.steps) | {
         "sampling_time": seconds,
         "tuning_steps": chains[0].tune,
-        "pool_tuning": plan["pool_tuning"],
     }
-    if job.at_once > 1 and plan["pool_tuning"] and all(step.follows for step in job.steps):
+    if job.at_once > 1 and all(step.pool_tuning and step.follows for step in job.steps):
         numbers_of_all = superchains(len(all_chains))
         attributes[ATTRIBUTE] = json.dumps(numbers_of_all[rows].tolist())
     watches = [own.watch for chain in all_chains for own in chain.state.steps]
@@ -63,8 +62,7 @@ def data_tree(job, all_chains, chains, length, record, plan, seconds):
     groups[LEARNED_GROUP] = learned.assign_attrs(attributes)
     states = states.assign_coords(chain=all_numbers)
     groups[STATE_GROUP] = states.assign_attrs(plan | kept)
-    if plan["keep_evaluations"]:
-        groups |= _evaluations(job, all_chains, record)
+    groups |= _evaluations(job, all_chains, record)
     groups |= _draws_beyond(record, AHEAD, chains, length, tuned)
     groups |= _draws_beyond(record, BEHIND, [c for c in all_chains if c not in chains], 0, 0)
     return xr.DataTree.from_dict(groups)
@@ -89,20 +87,8 @@ def _evaluations(job, chains, record):
     return {}
 
 
-def with_warnings(tree, warnings):
-    """Add the statistic ``warning``, as PyMC keeps it: of the last draw, by chain and step."""
-    stats = tree["sample_stats"].to_dataset()
-    values = np.full((stats.sizes["chain"], stats.sizes["draw"], len(warnings[0])), None)
-    values[:, -1] = warnings
-    dims = ("chain", "draw", "warning_dim_0")
-    if len(warnings[0]) == 1:
-        values, dims = values[..., 0], dims[:2]
-    tree["sample_stats"] = xr.DataTree(stats.assign(warning=(dims, values)))
-    return tree
-
-
 def _draws_beyond(record, prefix, chains, length, tuned):
-    """Return the draws of chains beyond some, for `resume`."""
+    """Return the draws of chains beyond some, for ``pk.resume``."""
     if not chains:
         return {}
     rows = [chain.row for chain in chains]

@@ -23,7 +23,7 @@ MOST_FOR_SURROGATE = 40
 correlations than its surrogate is fitted to points."""
 
 
-def bound_steps(step, model, compile_kwargs=None):
+def bound_steps(step, model):
     """Return the steps that a user means, bound to a model.
 
     Parameters
@@ -32,8 +32,6 @@ def bound_steps(step, model, compile_kwargs=None):
         None chooses. In a list one unbound step may leave its variables open, and takes what is
         left.
     model : pm.Model
-    compile_kwargs : dict, optional
-        For steps that are made here.
 
     Returns
     -------
@@ -46,12 +44,10 @@ def bound_steps(step, model, compile_kwargs=None):
         is nothing to choose as some variables are discrete.
     """
     if step is None:
-        step = default_step(model, compile_kwargs)
+        step = default_step(model)
         if not isinstance(step, type | UnboundStep):
             return [step]
     given = [as_unbound(each) for each in listed(step)]
-    if compile_kwargs is not None:
-        given = [_compiled_with(each, compile_kwargs) for each in given]
     undecided = [each for each in given if isinstance(each, UnboundStep) and each.chosen is None]
     if len(undecided) > 1:
         raise ValueError(
@@ -74,9 +70,9 @@ def bound_steps(step, model, compile_kwargs=None):
     return steps
 
 
-def steps_of_run(step, model, compile_kwargs=None):
+def steps_of_run(step, model):
     """Return the steps that a user means, which move each variable of the model once."""
-    steps = bound_steps(step, model, compile_kwargs)
+    steps = bound_steps(step, model)
     check_whole(steps, model)
     return steps
 
@@ -96,12 +92,6 @@ def check_whole(steps, model):
     twice = sorted({var.name for var in moved if moved.count(var) > 1})
     if twice:
         raise ValueError(f"{twice} are moved by two steps. Leave each variable to one.")
-
-
-def _compiled_with(step, compile_kwargs):
-    if not isinstance(step, UnboundStep):
-        raise ValueError(f"compile_kwargs comes too late for {step!r}: pass it when you make it.")
-    return step.sampler.options(step.chosen, **{"compile_kwargs": compile_kwargs} | step.options)
 
 
 def listed(step):
@@ -134,7 +124,7 @@ def as_unbound(step, more=()):
     return step
 
 
-def default_step(model, compile_kwargs=None):
+def default_step(model):
     """Choose a sampler, and say which and why: return it, or its step if that had to be made.
 
     Only a step of EmulatorMetropolis knows whether the model can be emulated.
@@ -159,7 +149,7 @@ def default_step(model, compile_kwargs=None):
         why, more = "as the log-density has no gradient", ""
         sampler = SurrogateMetropolis if d <= MOST_FOR_SURROGATE else GAM
         try:
-            step = EmulatorMetropolis(model=model, compile_kwargs=compile_kwargs)
+            step = EmulatorMetropolis(model=model)
             sampler, why = EmulatorMetropolis, "as the log-density calls a black box"
         except NotEmulated as error:
             more, n_trials = f" {error}", error.n_trials
@@ -171,7 +161,7 @@ def default_step(model, compile_kwargs=None):
     said = "Sampling with %s, %s; step=%s chooses another.%s"
     _log.info(said, sampler.__name__, why, other, more)
     if n_trials > 0:
-        step = sampler(model=model, compile_kwargs=compile_kwargs)
+        step = sampler(model=model)
         step.n_trials += n_trials
     return sampler if step is None else step
 

@@ -4,12 +4,10 @@ import logging
 import threading
 import time
 from contextlib import nullcontext, suppress
-from dataclasses import replace
 from types import SimpleNamespace
 from uuid import uuid4
 
 import numpy as np
-from scipy.spatial import KDTree
 
 from pymc_kameleon.analysis.evidence.draws import CHECKED
 from pymc_kameleon.analysis.evidence.estimate import estimate
@@ -17,7 +15,7 @@ from pymc_kameleon.analysis.evidence.result import Evidence, checked, overlap_of
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.gathering import Gathering
 from pymc_kameleon.model.layout import Layout
-from pymc_kameleon.model.watch import FAILED, Watch
+from pymc_kameleon.model.watch import FAILED, Rule, Watch
 from pymc_kameleon.sampling.worker_process import Failed, Lacks
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.messages import counted, grouped
@@ -32,9 +30,6 @@ MOST_THREADS = 64
 
 TASK_SECONDS, POLL_INTERVAL = 0.05, 0.1
 """Time that a task should take; and between two looks at what is done."""
-
-SAME, ROUNDING = 1e-8, 1e-12
-"""Standard deviations, and share of their size, by which points may differ that are the same."""
 
 MOST_ATTEMPTS = 3
 """Times that evaluations are begun if their worker dies."""
@@ -79,16 +74,10 @@ def _logp_at_draws(draws, evaluate, rng):
     if draws.logp is None:
         _log.info("Evaluating the log-density at %s draws.", grouped(len(flat)))
         return evaluate(flat).reshape(draws.x.shape[:2])
-    check_at_draws(draws, evaluate, rng)
-    return draws.logp
-
-
-def check_at_draws(draws, evaluate, rng):
-    """Raise a ValueError if some draws tell that another model was sampled, where they can."""
-    if draws.logp is not None and not draws.is_estimate:
-        flat = draws.x.reshape(-1, draws.x.shape[2])
+    if not draws.is_estimate:  # see that this is the model that was sampled
         some = rng.choice(len(flat), CHECKED, replace=False)
         draws.check(some, evaluate(flat[some]))
+    return draws.logp
 
 
 # ---- evaluations --------------------------------------------------------------------------------
@@ -104,17 +93,15 @@ class Density:
         All of it, in the order of the coordinates.
     restricted : dict
         Where steps were restricted to, by value variable.
-    rule : Rule
-        What is done about evaluations that fail.
-    compile_kwargs : dict, optional
     """
 
-    def __init__(self, model, variables, restricted, rule, compile_kwargs=None):
-        point, self.compile_kwargs = model.initial_point(), compile_kwargs or {}
+    def __init__(self, model, variables, restricted):
+        point, self.compile_kwargs = model.initial_point(), {}
         layout = Layout(model, variables, point)
         self._start, region = layout.raveled(point)[layout.places], layout.region_array(restricted)
         self.log_density = ModelLogp(model, variables, point, self.compile_kwargs, region)
-        self.log_density.rule = self.rule = replace(rule, looks_again=False, doubts=False)
+        self.log_density.rule = Rule(doubts=False)
+        self.has_timeout = self.log_density.has_timeout
         self.coordinates, self.token = layout.coordinates(), uuid4().hex
         self._make_ready()
 
@@ -125,11 +112,6 @@ class Density:
     def holds_gil(self):
         """Whether Python is called."""
         return self.log_density.holds_gil
-
-    @property
-    def is_watched(self):
-        """Whether each evaluation is seen by Python."""
-        return self.log_density.is_watched
 
     @property
     def seconds_per_logp(self):
@@ -188,30 +170,6 @@ def _log_density(logp, x, seed):
         raise
 
 
-class Known:
-    """Log-densities (m,) at points (m, d), which are found again if these differ by rounding."""
-
-    def __init__(self, x, logp):
-        size = np.maximum(np.abs(x).max(axis=0), np.finfo(float).tiny)
-        self._logp, self._unit = logp, SAME * x.std(axis=0) + ROUNDING * size
-        self._tree, self._unasked = KDTree(x / self._unit), np.ones(len(x), bool)
-
-    @property
-    def n_unasked(self):
-        """Points that nobody has asked for yet."""
-        return int(self._unasked.sum())
-
-    def logp_at(self, x):
-        """Return log-densities (n,) at points (n, d), NaN where they are not known."""
-        rows = self._tree.query(x / self._unit, distance_upper_bound=1)[1]
-        self._unasked[rows[rows < len(self._logp)]] = False
-        return np.append(self._logp, np.nan)[rows]
-
-
-class Stopped(Exception):
-    """Somebody does not want more evaluations."""
-
-
 class Evaluating:
     """Evaluates many points at once, wherever there are workers.
 
@@ -223,22 +181,20 @@ class Evaluating:
     executor : concurrent.futures.Executor, callable or None
     rng : numpy.random.Generator
         Of the seeds of estimates.
-    known : (x, logp), optional
-        Points (m, d) that were evaluated before, and log-densities (m,) there.
 
     Attributes
     ----------
     n : int
-        Evaluations so far, known ones too.
+        Evaluations so far.
     """
 
-    def __init__(self, density, cores, executor, rng, known=None):
+    def __init__(self, density, cores, executor, rng):
         self._job, self._rng, self.n = density, rng, 0
         if cores is None and density.can_gather:
             cores = MOST_THREADS
         self._workers = Workers(density, cores, executor)
         self._one_by_one = executor is not None or self._workers.gathers
-        self._known, self._seconds = Known(*known) if known is not None else None, np.inf
+        self._seconds = np.inf
         self._watch = Watch.fresh(density.log_density.point.size)
 
     def __enter__(self):
@@ -251,61 +207,26 @@ class Evaluating:
         self._workers.__exit__(kind, *error)
         self._say_what_was_rejected()
 
-    def interruptible(self):
-        """Return a context in which Ctrl-C may interrupt."""
-        return nullcontext()
-
-    def look(self, x, logp):
-        """Be told of points (n, d) that were evaluated, or of none, now and then.
-
-        Returns whether to go on.
-        """
-        return True
-
     def __call__(self, x):
-        """Return the log-density (n,) at points x (n, d); raise Stopped if that is not wanted.
-
-        Raises a ValueError if points that are known are others than those that come first.
-        """
+        """Return the log-density (n,) at points x (n, d)."""
         self.n += len(x)
         seeds = self._rng.integers(2**63, size=len(x))
-        found = np.full(len(x), np.nan) if self._known is None else self._known.logp_at(x)
-        left, under_way, goes_on = [*np.flatnonzero(np.isnan(found))], {}, True
-        n_others = 0 if self._known is None else self._known.n_unasked
-        if left and n_others:
-            raise ValueError(
-                f"{counted(n_others, 'evaluation')} for it were at other points than those that "
-                "follow from the draws here: another machine, or version, rounds otherwise. "
-                "Go on where it began, or let it begin anew, by another number of new points, "
-                "evidence=..., or by pk.evidence."
-            )
+        found, left, under_way = np.full(len(x), np.nan), [*range(len(x))], {}
         while left or under_way:
             while left and len(under_way) < (self._workers.at_once or len(x)):
                 rows, left = self._next(left)
                 task = SimpleNamespace(rows=rows, arguments=(log_densities, x[rows], seeds[rows]))
                 task.attempts = 0
-                with self.interruptible():
-                    under_way[self._workers.submit(*task.arguments)] = task
-            with self.interruptible():
-                done = self._workers.wait([*under_way], POLL_INTERVAL)
+                under_way[self._workers.submit(*task.arguments)] = task
+            done = self._workers.wait([*under_way], POLL_INTERVAL)
             self._workers.check_processes()
-            rows = []
             for future in done:
                 task = under_way.pop(future)
-                if future.cancelled():
-                    continue
                 outcome = self._outcome(future, task)
                 if isinstance(outcome, tuple):
                     found[task.rows] = outcome[0]
-                    rows += task.rows
                 else:
                     under_way[outcome] = task
-            if not self.look(x[rows], found[rows]) and goes_on:
-                goes_on, left = False, []
-                for future in under_way:
-                    future.cancel()
-        if not goes_on:
-            raise Stopped
         return found
 
     def _next(self, left):

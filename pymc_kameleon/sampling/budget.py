@@ -68,18 +68,17 @@ class Budget:
     draws: int
     chains: int
     pools: bool
-    for_evidence: int  # those that it leaves for the evidence
 
     @classmethod
     def of(cls, job, settings):
         """Return that of a run with these settings, None if it is not limited."""
         if not settings.max_evaluations:
             return None
-        most = settings.max_evaluations - settings.evaluations_before - settings.for_evidence
-        pools = settings.pool_tuning and settings.chains > 1
+        most = settings.max_evaluations - settings.evaluations_before
+        pools = settings.chains > 1
         draws = settings.most_draws or settings.draws
         lengths = settings.tune, draws, settings.chains
-        return cls(job, job.copies(), most, *lengths, pools, settings.for_evidence)
+        return cls(job, job.copies(), most, *lengths, pools)
 
     # ---- before the first draw ------------------------------------------------------------------
 
@@ -96,8 +95,8 @@ class Budget:
         if (lacking := self._bound(least_ways) + rest - most) > 0:
             raise ValueError(
                 f"max_evaluations is too small: it takes {grouped(lacking)} more for "
-                f"{counted(self.chains, 'chain')} to begin, and make {LEAST_DRAWS} draws each"
-                f"{self._beside_evidence}. Allow more evaluations, or fewer chains"
+                f"{counted(self.chains, 'chain')} to begin, and make {LEAST_DRAWS} draws each. "
+                "Allow more evaluations, or fewer chains"
                 f"{self._why_so_many}."
             )
         ways = self._ways(self._share_of_ways(most), most - rest - self.chains * self._beside_way)
@@ -113,15 +112,10 @@ class Budget:
 
     @property
     def _why_so_many(self):
-        n = self.steps[0].evaluations_at_once
+        n = self.steps[0].max_concurrent
         if n == 1 or n != self.chains:
             return ""
-        return f", for example by a smaller evaluations_at_once than {n}, or by chains= beside it"
-
-    @property
-    def _beside_evidence(self):
-        n = self.for_evidence
-        return f", beside {grouped(n)} for the evidence" if n else ""
+        return f", for example by a smaller max_concurrent than {n}, or by chains= beside it"
 
     @property
     def _per_draw(self):
@@ -164,9 +158,13 @@ class Budget:
 
     def _share_of_ways(self, most):
         """Return the evaluations for all ways, of so many: no fewer than one usually takes."""
-        leading = [step for step in self.steps if self.pools and step.follows]
+        leading = [step for step in self.steps if self._leads(step)]
         usual = sum(step.evaluations_of_search(SEARCH, FOLLOWING)[0] for step in leading)
         return max(usual, int(max(step.way_share for step in self.steps) * most))
+
+    def _leads(self, step):
+        """Whether chains follow the first one."""
+        return self.pools and step.pool_tuning and step.follows
 
     def _searches(self, step):
         return step.searches and self.tune > 0
@@ -178,7 +176,7 @@ class Budget:
         what is in between, or else just what takes them there.
         """
         d, n_others, most = step.layout.d, self.chains - 1, min(share, room)
-        leads = self.pools and step.follows
+        leads = self._leads(step)
         n, per_coordinate = LEAST_TO_LEAD if leads else LEAST_SEARCH
         least = n + per_coordinate * d
         if not leads:
@@ -301,7 +299,7 @@ def say_what_evaluations_bear(settings):
     )
 
 
-def say_what_evaluations_were_for(settings, states, draws, for_evidence):
+def say_what_evaluations_were_for(settings, states, draws):
     """Log what the evaluations of a run were for; `draws` of each chain are its result."""
     monitors = [own.monitor for state in states for own in state.steps]
     searching = sum(state.search.evaluations for state in states)
@@ -310,7 +308,6 @@ def say_what_evaluations_were_for(settings, states, draws, for_evidence):
         "to find the posterior": searching + sum(m.on_the_way + m.uncounted for m in monitors),
         "to tune": sum(m.to_tune for m in monitors),
         f"for {len(states)} × {grouped(draws)} draws": sum(m.to_draw for m in monitors),
-        "for the evidence": for_evidence,
         "to see that the model is what it was": sum(m.checks for m in monitors),
     }
     made, most = sum(parts.values()), settings.max_evaluations

@@ -10,18 +10,21 @@ from pymc_kameleon.analysis.evidence.comparison import (
     differing_data,
     table_of,
 )
-from pymc_kameleon.analysis.evidence.draws import EvidenceDraws, run_of, say_what_counts
-from pymc_kameleon.analysis.evidence.result import Evidence, evidence_in
+from pymc_kameleon.analysis.evidence.draws import EvidenceDraws, say_what_counts
+from pymc_kameleon.analysis.evidence.result import Evidence
 from pymc_kameleon.result.opening import opened
-from pymc_kameleon.sampling.bridging import Density, Evaluating, check_at_draws, evidence_by
+from pymc_kameleon.sampling.bridging import Density, Evaluating, evidence_by
 from pymc_kameleon.sampling.sample import check_executor, default_cores
-from pymc_kameleon.sampling.settings import LEAST_NEW, Settings, usual_new_points
 from pymc_kameleon.step.options import checked_integer
 
 _log = logging.getLogger("pymc_kameleon")
 
+WITH_SURROGATE, MOST_NEW, LEAST_NEW = 200, 4000, 50
+"""New points by default, if evaluations are expensive; and of others, which are as many as draws,
+at most; and at least, if somebody says how many."""
 
-def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, executor=None):
+
+def evidence(dt, model=None, n_evaluations=None, random_seed=None, *, cores=None, executor=None):
     """Estimate the evidence of a model: the log marginal likelihood of its data.
 
     That is log Z, with Z the integral of prior times likelihood over all parameters: the density of
@@ -37,15 +40,14 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
         draws of all free variables.
     model : pm.Model, optional
         By default the one that this process has sampled, or that of the context.
-    evaluations : int, optional
-        New points at which the log-density is evaluated, 50 at least. By default none if
-        ``pk.sample(evidence=True)`` has found the evidence of these draws; else 200 for draws of
-        SurrogateMetropolis and EmulatorMetropolis, and for others as many as there are draws, from
-        200 to 4000. Three more are at draws, to see that the model is the one that was sampled,
-        also if the evidence is known and `model` is given. If the result does not have the
-        log-densities of its draws, as many of these are evaluated, too, about.
+    n_evaluations : int, optional
+        New points at which the log-density is evaluated, 50 at least. By default 200 for draws of
+        SurrogateMetropolis and EmulatorMetropolis. For others as many as there are draws, from
+        200 to 4000. Three more are at draws, to see that the model is the one that was sampled.
+        If the result does not have the log-densities of its draws, about as many of these are
+        evaluated as well.
     random_seed : int or numpy.random.Generator, optional
-        For the same answer again. It does not change one that ``pk.sample`` has found.
+        For the same answer again.
     cores : int, optional
         How many evaluations are made at a time if the model calls Python, as a black box: by
         default as many as there are processors, at most 4.
@@ -76,40 +78,24 @@ def evidence(dt, model=None, evaluations=None, random_seed=None, *, cores=None, 
     check_executor(executor)
     if cores is not None:
         checked_integer("cores", cores, at_least=1)
-    if evaluations is not None:
-        checked_integer("evaluations", evaluations, at_least=LEAST_NEW)
+    if n_evaluations is not None:
+        checked_integer("n_evaluations", n_evaluations, at_least=LEAST_NEW)
     dt = opened(dt, model)
-    known = evidence_in(dt) if evaluations is None else None
-    if known is not None and random_seed is not None:
-        _log.info(
-            "The run has found this evidence, and random_seed= does not change it: "
-            "evaluations= lets there be another one."
-        )
-    if known is not None and model is None:
-        _warn_of(known)
-        return known
     draws = EvidenceDraws(dt, model)
     say_what_counts(draws.model, draws.restricted)
-    if evaluations is None:
+    if n_evaluations is None:
         n_draws = draws.x.shape[0] * draws.x.shape[1]
-        evaluations = usual_new_points(draws.is_expensive, n_draws)
+        usual = int(np.clip(n_draws, WITH_SURROGATE, MOST_NEW))
+        n_evaluations = WITH_SURROGATE if draws.is_expensive else usual
     rng = np.random.default_rng(random_seed)
-    density = Density(
-        draws.model, draws.variables, draws.restricted, Settings.read(run_of(dt)).rule
-    )
+    density = Density(draws.model, draws.variables, draws.restricted)
     if cores is None and not density.can_gather:
         cores = default_cores()
     with Evaluating(density, cores, executor, rng) as evaluate:
-        if known is not None:
-            check_at_draws(draws, evaluate, rng)
-        found = known or evidence_by(draws, evaluate, evaluations, rng)
-    _warn_of(found)
-    return found
-
-
-def _warn_of(found):
+        found = evidence_by(draws, evaluate, n_evaluations, rng)
     if found.warning:
         _log.warning(found.warning)
+    return found
 
 
 def compare_models(results, prior=None, model=None, **options):
@@ -119,15 +105,15 @@ def compare_models(results, prior=None, model=None, **options):
     ----------
     results : dict
         A result of each model, by name, as ``pk.evidence`` takes it; or what that has returned.
-        Those of ``pk.sample(evidence=True)`` take no further evaluation. The log warns if their
-        observed data differ, as evidences of different data cannot be compared.
+        The log warns if their observed data differ, as evidences of different data cannot be
+        compared.
     prior : dict, optional
         Prior probabilities of the models, or odds. By default all are as probable.
     model : dict, optional
         The ``pm.Model`` of each result, by the same names; those that are left out, as by default,
         are found as by ``pk.evidence``.
     **options
-        Others of ``pk.evidence``, as `evaluations` and `random_seed`.
+        Others of ``pk.evidence``, as `n_evaluations` and `random_seed`.
 
     Returns
     -------

@@ -10,7 +10,6 @@ from pymc_kameleon.model.pymc_internals import (
 from pymc_kameleon.model.watch import LOOKING_CHAINS
 from pymc_kameleon.sampling.budget import NOTHING_SETTLED, Budget
 from pymc_kameleon.sampling.starts_of_run import starts
-from pymc_kameleon.step.groups import APPROXIMATIONS
 from pymc_kameleon.step.job import ChainState
 from pymc_kameleon.step.monitor import NO_LIMIT
 
@@ -33,14 +32,12 @@ class NewRun:
 
     before, seconds = 0, 0.0  # draws after tuning that there are, and what they took
     n_checks = 0  # evaluations of the log-density that no draw counts
-    evidence = None  # Dataset, what an earlier run had evaluated for it
     lock = None  # of the store that a run goes on in
 
     def __init__(self, steps, settings, random_seed, initvals, labels, evaluations=()):
         if settings.draws + settings.tune == 0:
             raise ValueError("draws and tune are 0: there is nothing to do.")
-        self.steps, self.numbers = steps, list(range(settings.chains))
-        self.settings = settings.with_evidence(are_expensive(steps), len(steps) == 1)
+        self.steps, self.numbers, self.settings = steps, list(range(settings.chains)), settings
         self._random_seed, self._initvals, self._labels = random_seed, initvals, labels
         self._evaluations = evaluations
 
@@ -63,11 +60,6 @@ class NewRun:
 
     def release(self):
         """Release the store: there is none."""
-
-
-def are_expensive(steps):
-    """Whether steps are for expensive log-densities, which approximate the whole posterior."""
-    return steps[0].kept_group in APPROXIMATIONS and bool(steps[0].statistics.kept)
 
 
 def names_to_keep(model, var_names, idata_kwargs):
@@ -108,10 +100,10 @@ def first_states(job, settings, random_seed, initvals, known):
     most = None if budget is None else budget.most
     if budget is not None:
         budget.first_lengths(0)  # raises if there are too few, before starts are evaluated
-    follow = settings.pool_tuning and all(step.follows for step in steps)
-    n = 1 if follow and settings.evaluations_at_once > 1 else None  # as others begin elsewhere
+    follow = all(step.pool_tuning and step.follows for step in steps)
+    n = 1 if follow and settings.max_concurrent > 1 else None  # as others begin elsewhere
     found = starts(job, [rng.integers(2**30) for rng in rngs], initvals, most, n)
-    if settings.pool_tuning and all(step.leads_from_best for step in steps):
+    if all(step.pool_tuning and step.leads_from_best for step in steps):
         found = _best_first(found)
     tune, draws, ways, states = settings.tune, settings.draws, None, []
     if budget is not None:
@@ -127,7 +119,7 @@ def first_states(job, settings, random_seed, initvals, known):
             step.setup_chain(step_rng, tune, draws)
             step.watch.turn(k if k < LOOKING_CHAINS else -1)
         for step, (n, noted) in zip(own, evaluated, strict=True):
-            begins_elsewhere = settings.pool_tuning and k > 0 and step.is_one_of_many
+            begins_elsewhere = step.pool_tuning and k > 0 and step.is_one_of_many
             step.start_known(n, None if begins_elsewhere else noted)
         for step, way in zip(own, ways[k] if ways else [NO_LIMIT] * len(own), strict=True):
             step.monitor.most_on_the_way = way

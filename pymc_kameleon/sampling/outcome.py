@@ -11,11 +11,9 @@ import numpy as np
 import pymc as pm
 from arviz_stats import rhat
 from arviz_stats.base import array_stats
-from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.analysis.gradients_of_draws import check_kept
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
-from pymc_kameleon.analysis.surrogate_posterior import add_surrogate_posterior
 from pymc_kameleon.analysis.trust import HIGH_RHAT
 from pymc_kameleon.model.advice import what_may_help
 from pymc_kameleon.model.pymc_internals import (
@@ -26,7 +24,6 @@ from pymc_kameleon.model.pymc_internals import (
 )
 from pymc_kameleon.model.watch import FAILED
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
-from pymc_kameleon.step.groups import SURROGATE_GROUP
 from pymc_kameleon.step.messages import (
     capitalised,
     chains_named,
@@ -54,7 +51,6 @@ class Finish:
     model: pm.Model
     computed: dict  # group -> (function, names of variables, or None for all)
     checks_convergence: bool
-    keeps_warnings: bool
     quiet: bool
     store: object  # str, path or None: from where the run can go on
 
@@ -62,7 +58,7 @@ class Finish:
     def how_to_go_on(self):
         """The call that goes on with the run."""
         there = isinstance(self.store, str | Path)
-        return f"pk.sample(resume={str(self.store)!r})" if there else "pk.sample(resume=...)"
+        return f"pk.resume({str(self.store)!r})" if there else "pk.resume(...)"
 
     def check(self, tree):
         """Compute the groups that were asked for, and check the convergence."""
@@ -108,7 +104,7 @@ class Finish:
             _log.warning(
                 "The chains have not come to the same distribution: %s is %.2f, more than so few "
                 "draws would give. Allow more evaluations, or fewer chains: chains=4 with the "
-                "same evaluations_at_once has longer ones.",
+                "same max_concurrent has longer ones.",
                 what,
                 value,
             )
@@ -144,15 +140,6 @@ def say_how_it_ended(why, until_enough, chains, length, left, how_to_go_on):
         _log.info("%s are enough.", made)
     elif until_enough:
         _log.warning("%s are not enough; %s", made, how)
-
-
-def add_surrogate_draws(tree, job, columns, n):
-    """Add draws of the surrogate to a result; if that fails, log why."""
-    try:
-        with threadpool_limits(1):  # on matrices as small as these threads are slower
-            add_surrogate_posterior(tree, job, columns, n)
-    except Exception:  # a deterministic may fail where the posterior has not been
-        _log.exception("There is no %s, as this failed; the draws are returned.", SURROGATE_GROUP)
 
 
 def check_gradients(tree, job):

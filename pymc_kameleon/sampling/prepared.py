@@ -5,13 +5,11 @@ A new run and one that goes on differ in where these come from: a `NewRun` or a 
 
 from dataclasses import dataclass
 
-from pymc_kameleon.analysis.evidence.draws import check_model, why_too_few
 from pymc_kameleon.result.columns import Columns, check_names
 from pymc_kameleon.result.memory import Memory
 from pymc_kameleon.result.state import identity
 from pymc_kameleon.result.store import Store, new_store
 from pymc_kameleon.sampling.chain_of_run import Chain
-from pymc_kameleon.sampling.new_run import are_expensive
 from pymc_kameleon.sampling.settings import Settings
 from pymc_kameleon.step.job import Job
 
@@ -28,7 +26,6 @@ class Prepared:
     seconds: float  # what it took before
     before: int  # draws after tuning that it had
     n_checks: int  # evaluations of the log-density before it, which no draw counts
-    evidence: object  # Dataset, what it had evaluated for the evidence, or None
 
     def attributes(self, draws=None):
         """Return by what `resume` goes on; the run may have ended with fewer draws."""
@@ -53,23 +50,16 @@ def prepare(origin, store):
 
 def _prepared(origin, store):
     steps, keeps_warmup = origin.steps, origin.settings.keeps_warmup
-    _check_surrogate_draws(origin.settings, steps)
-    if origin.settings.evidence:
-        _check_evidence(steps, origin.settings.var_names)
     outputs = steps[0].outputs(origin.settings.var_names)
-    labels, keeps_evaluations = origin.labels(outputs), origin.settings.keep_evaluations
-    columns = Columns(outputs, steps, keeps_warmup, *labels, keeps_evaluations)
+    columns = Columns(outputs, steps, keeps_warmup, *origin.labels(outputs))
     check_names(steps[0].model, columns, origin.numbers)
-    at_once = origin.settings.evaluations_at_once
+    at_once = origin.settings.max_concurrent
     job = Job(steps, outputs, keeps_warmup, origin.settings.rule, at_once)
     states, settings = origin.begin(job)
-    too_few = why_too_few(settings.chains, settings.draws)
-    if settings.evidence and not settings.max_evaluations and too_few:
-        raise ValueError(too_few)
-    _compile_learning(settings, steps, states)
+    _compile_learning(steps, states)
     numbered = enumerate(zip(origin.numbers, states, strict=True))
     chains = [Chain(row, number, state, steps) for row, (number, state) in numbered]
-    before = origin.seconds, origin.before, origin.n_checks, origin.evidence
+    before = origin.seconds, origin.before, origin.n_checks
     run = Prepared(job, chains, None, settings, identity(job), *before)
     run.record = _record(origin, store, columns, job, states, settings, run.attributes())
     return run
@@ -100,28 +90,10 @@ def _record(origin, store, columns, job, states, settings, attributes):
     return record
 
 
-def _compile_learning(settings, steps, states):
+def _compile_learning(steps, states):
     """Compile now what chains that learn together would wait for later."""
     tunes = any(state.monitor.done < state.monitor.tune for state in states)
-    if tunes and settings.pool_tuning and len(states) > 1:
+    if tunes and len(states) > 1:
         for step in steps:
-            step.compile_learning()
-
-
-def _check_evidence(steps, names):
-    """Raise a ValueError if the evidence is wanted, and draws will not tell it."""
-    model = steps[0].model
-    check_model(model)
-    if left := [rv.name for rv in model.free_RVs if rv.name not in names]:
-        raise ValueError(f"evidence needs {left}, which var_names leaves out.")
-
-
-def _check_surrogate_draws(settings, steps):
-    """Raise a ValueError if draws of a surrogate are wanted, and there will be none."""
-    if settings.surrogate_draws > 0 and not are_expensive(steps):
-        raise ValueError(
-            "surrogate_draws needs a surrogate of the whole posterior, which step="
-            "pk.SurrogateMetropolis(), or pk.EmulatorMetropolis(), fits if it moves all variables, "
-            "not "
-            f"{', '.join(map(repr, steps))}."
-        )
+            if step.pool_tuning:
+                step.compile_learning()

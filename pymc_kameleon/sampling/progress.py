@@ -13,7 +13,6 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
-from rich.theme import Theme
 
 from pymc_kameleon.model.pymc_internals import (
     MarimoProgressBackend,
@@ -160,19 +159,13 @@ class Progress:
     chains : list of Chain
     progressbar : bool or str
         As of ``pm.sample``.
-    progressbar_theme : rich.theme.Theme or str, optional
-        Colours; in a marimo notebook a style sheet.
     most : int, optional
         Evaluations that all chains make, at most, where that is limited.
     at_once : int, optional
         How many may be under way.
-    most_for_evidence : int, optional
-        How many the evidence takes.
 
     Attributes
     ----------
-    for_evidence : int
-        How many it has taken so far, which the run keeps up to date.
     under_way : int
         How many advances and evaluations are being made, which the run keeps up to date.
     """
@@ -181,13 +174,10 @@ class Progress:
         self,
         chains,
         progressbar=True,
-        progressbar_theme=None,
         most=None,
         at_once=1,
-        most_for_evidence=0,
     ):
         self._most, self._at_once, self.under_way = most, at_once, 0
-        self.for_evidence, self._most_for_evidence = 0, most_for_evidence
         if progressbar not in PROGRESSBAR_OPTIONS:
             options = ", ".join(map(repr, PROGRESSBAR_OPTIONS))
             raise ValueError(f"progressbar must be one of {options}, not {progressbar!r}.")
@@ -200,7 +190,7 @@ class Progress:
         if progressbar:
             with self._or_give_up():  # PyMC may lack its parts
                 kind = Notebook if in_marimo_notebook() else Terminal
-                self._display = kind(self, progressbar_theme)
+                self._display = kind(self)
 
     def __enter__(self):
         """Show it."""
@@ -272,8 +262,7 @@ class Progress:
         if slow:
             of = "" if self._most is None else f" of at most {grouped(self._most)}"
             lines.append(f"{grouped(made)}{of} evaluations, one per {in_words(seconds / made)}")
-        has_all = whole.done == whole.total and not self._most_for_evidence
-        if has_all or self._elapsed is not None:
+        if whole.done == whole.total or self._elapsed is not None:
             lines[0] += " in all"
         elif self._left > 0:  # counts down until there is news, never to zero
             since = time.perf_counter() - self._estimated
@@ -291,9 +280,6 @@ class Progress:
             )
         if whole.search.evaluations:
             lines.append(whole.search.in_words())
-        if self.for_evidence:
-            most = grouped(self._most_for_evidence)
-            lines.append(f"for the evidence: {grouped(self.for_evidence)} of {most} evaluations")
         return lines
 
     def in_a_line(self):
@@ -317,10 +303,8 @@ class NoDisplay:
 class Terminal:
     """Draws a Progress with rich, in a terminal or notebook; elsewhere it logs lines meanwhile."""
 
-    def __init__(self, progress, theme=None):
-        self._progress = progress
-        theme = theme if isinstance(theme, Theme) else default_progress_theme
-        console = Console(theme=theme)
+    def __init__(self, progress):
+        self._progress, console = progress, Console(theme=default_progress_theme)
         self._live = Live(self, console=console, auto_refresh=False)
         self._moves = console.is_interactive or console.is_jupyter  # else only the end is drawn
         self._due = time.perf_counter() + (0 if self._moves else FIRST_LINE)
@@ -388,7 +372,7 @@ def _bar(row):
 class Notebook:
     """Draws a Progress in a marimo notebook, as PyMC does."""
 
-    def __init__(self, progress, theme=None):
+    def __init__(self, progress):
         self._progress, rows = progress, progress.rows
         self._shown, self._searches = [0] * len(rows), [row.search for row in rows]
         self._backend = MarimoProgressBackend(
@@ -397,7 +381,6 @@ class Notebook:
             total=rows[0].total,
             combined=len(rows) == 1,
             full_stats=True,
-            css_theme=theme if isinstance(theme, str) else None,
         )
 
     def start(self):

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from pymc_kameleon.analysis.evidence.result import is_known, n_evaluated
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
 from pymc_kameleon.result.state import DATA_CHANGED, Saved, evaluations_made, unpack
@@ -23,12 +22,10 @@ from pymc_kameleon.sampling.budget import (
     say_what_evaluations_bear,
     with_lengths,
 )
-from pymc_kameleon.sampling.new_run import are_expensive
 from pymc_kameleon.sampling.settings import Settings
 from pymc_kameleon.step.groups import (
     AHEAD,
     BEHIND,
-    EVIDENCE,
     LEARNED_GROUP,
     STATE_GROUP,
     WARMUP_POSTERIOR,
@@ -39,7 +36,7 @@ from pymc_kameleon.step.messages import counted, grouped
 _log = logging.getLogger("pymc_kameleon")
 
 NEEDED_ATTRIBUTES = (
-    *("steps", "var_names", "data", "draws", "pool_tuning", "keeps_warmup"),
+    *("steps", "var_names", "data", "draws", "keeps_warmup"),
     *("draws_kept", "chains_kept"),
 )
 """Attributes without which a run cannot go on: what it was told, and what a result has of it."""
@@ -51,14 +48,12 @@ class ResumedRun:
     Parameters
     ----------
     model : pm.Model
-    resume : DataTree or Path
+    result : DataTree or Path
         A result, or the path of a store, in which the run goes on.
     steps : list of KameleonStep or None
         Those of the earlier run; by default they are made again from what it has kept.
     draws : int or None
         How many to add; by default those that are left.
-    changes : dict
-        Settings that are to be others than before.
     most : int
         How many draws to add to a run that has made all, by default.
     until_enough : bool
@@ -67,23 +62,17 @@ class ResumedRun:
         How many to add at most; by default those that are left of a run that was limited.
     """
 
-    def __init__(self, model, resume, steps, draws, changes, most, until_enough, evaluations=None):
+    def __init__(self, model, result, steps, draws, most, until_enough, evaluations=None):
         self._asked, self._most, self._until_enough = draws, most, until_enough
         self._evaluations = evaluations
-        self.path = resume if isinstance(resume, Path) else None
+        self.path = result if isinstance(result, Path) else None
         self.lock = None if self.path is None else locked(self.path)
         try:
-            self._saved = saved = saved_tree(resume) if self.path is None else saved_store(resume)
+            self._saved = saved = saved_tree(result) if self.path is None else saved_store(result)
             before = Settings.read(saved.plan)
             self._check_left(before)
             self.steps, self.numbers = _steps_of_run(saved.plan, steps, model), saved.numbers
-            settings = before.but(max_evaluations=evaluations, **changes)
-            steps = self.steps
-            self.settings = settings.with_evidence(are_expensive(steps), len(steps) == 1)
-            self._adds_evidence = self.settings.evidence > before.evidence
-            self.evidence = saved.draws.get(EVIDENCE)
-            if self.evidence is not None:
-                self.evidence = self.evidence.load()
+            self.settings = before.but(max_evaluations=evaluations)
         except BaseException:
             self.release()
             raise
@@ -135,10 +124,7 @@ class ResumedRun:
 
     def _limits(self, job):
         """Return the settings with the evaluations that may be made, those before too."""
-        settings, adds = self.settings, (self._asked, self._evaluations) != (None, None)
-        if self.evidence is not None and adds:  # it will be another one, of more draws
-            n = settings.evaluations_before + n_evaluated(self.evidence)
-            settings, self.evidence = settings.but(evaluations_before=n), None
+        settings = self.settings
         if self._evaluations is not None:
             spent = sum(state.evaluations + state.checks for state in self._states)
             spent += settings.evaluations_before
@@ -175,12 +161,6 @@ class ResumedRun:
             tune = settings.tune
         settings = settings.but(chains=len(states))
         budget, most = Budget.of(job, settings), settings.most_draws
-        if self._adds_evidence and budget.left(states) < 0:
-            raise ValueError(
-                f"The evidence takes {grouped(budget.for_evidence)} evaluations, which are not "
-                "left. pk.evidence(dt) makes them beside the run; max_evaluations= lets it make "
-                "more, for draws, too."
-            )
         if asked is not None:
             most = before + asked
         elif self._evaluations is not None:
@@ -196,7 +176,7 @@ class ResumedRun:
             if asked is None and self._evaluations is None and settled == ALL_SETTLED:
                 affordable = min(settings.draws, affordable)
             draws = max(before, affordable)
-            if draws == before and not self._lacks_evidence:
+            if draws == before:
                 _log.info(
                     "The run has made its evaluations: pass max_evaluations= to let it make more."
                 )
@@ -214,8 +194,6 @@ class ResumedRun:
         ended = all(monitor.done >= monitor.tune + planned for monitor in monitors)
         if before < planned or not (ended or self._until_enough):
             return max(0, planned - before)
-        if self._lacks_evidence and not self._until_enough:
-            return 0
         # A script that is started again is to finish, and not to add.
         draws = self._most if self.path is None or self._until_enough else 0
         _log.info(
@@ -227,12 +205,6 @@ class ResumedRun:
             else "Pass draws= to add to the store.",
         )
         return draws
-
-    @property
-    def _lacks_evidence(self):
-        """Whether the evidence of its draws is wanted, and not known."""
-        known = self.evidence is not None and is_known(self.evidence)
-        return self.settings.evidence > 0 and not known
 
     def put_draws_into(self, record):
         """Keep the draws so far."""
@@ -255,17 +227,21 @@ class ResumedRun:
     def _check_same(self, outputs, coords):
         saved = self._saved
         if saved.plan["data"] != outputs.digest.hex():
-            raise ValueError(f"resume needs the same data: {DATA_CHANGED}.")
+            raise ValueError(f"pk.resume needs the same data: {DATA_CHANGED}.")
         if "posterior" not in saved.draws:
             return
         posterior = saved.draws["posterior"]
         for name, (shape, _) in outputs.variables.items():
             if name not in posterior or posterior[name].shape[2:] != shape:
-                raise ValueError(f"resume needs the same model: {name} did not have shape {shape}.")
+                raise ValueError(
+                    f"pk.resume needs the same model: {name} did not have shape {shape}."
+                )
         for name, values in coords.items():
             here = posterior.coords.get(name)
             if here is not None and list(here.values) != list(np.asarray(values)):
-                raise ValueError(f"resume needs the same model: the coordinate {name} has changed.")
+                raise ValueError(
+                    f"pk.resume needs the same model: the coordinate {name} has changed."
+                )
 
 
 def _lacking(left, chains):
@@ -284,12 +260,12 @@ def saved_tree(result):
     """Return what a result of pk.sample holds of its run; raise a ValueError if it is of others."""
     if not isinstance(result, xr.DataTree):
         raise ValueError(
-            "resume must be a DataTree, which xarray.load_datatree reads from a file, or the path "
+            "pk.resume takes a DataTree, which xarray.load_datatree reads from a file, or the path "
             f"of a store, not {result!r}."
         )
     if STATE_GROUP not in result.children:
         raise ValueError(
-            f"resume must be a result of pk.sample; this one has no group {STATE_GROUP!r}. For a "
+            f"pk.resume takes a result of pk.sample; this one has no group {STATE_GROUP!r}. For a "
             "store, pass its path."
         )
     result.load()
@@ -297,16 +273,17 @@ def saved_tree(result):
     states = result[STATE_GROUP].to_dataset()
     if not states.data_vars:
         raise ValueError(
-            "resume was read from a store, which alone has the states of the chains: pass its path."
+            "The result was read from a store, which alone has the states of the chains: pass its "
+            "path to pk.resume."
         )
     lacking = [key for key in NEEDED_ATTRIBUTES if key not in states.attrs]
     if lacking:
         raise ValueError(
-            f"resume has no {lacking} in 'sampling_state': it was changed, or is of another "
+            f"The result has no {lacking} in 'sampling_state': it was changed, or is of another "
             "version of pymc_kameleon."
         )
     if "chain" not in states.dims:
-        raise ValueError("resume has no dimension chain. Select one as dt.isel(chain=[0]).")
+        raise ValueError("The result has no dimension chain. Select one as dt.isel(chain=[0]).")
     numbers = states["chain"].values.tolist()
     rows = range(len(numbers))
     arrays = [{name: values.values[row] for name, values in states.items()} for row in rows]
@@ -322,7 +299,7 @@ def _steps_of_run(plan, steps, model):
         steps = [rebuilt_step(description, model) for description in descriptions]
     elif len(steps) != len(descriptions):
         raise ValueError(
-            f"resume needs the same steps: there were {len(descriptions)} steps, now {len(steps)}."
+            f"pk.resume needs the same steps: there were {len(descriptions)}, and now {len(steps)}."
         )
     for step, description in zip(steps, descriptions, strict=True):
         check_same_step(step, description)
@@ -351,17 +328,17 @@ def _check_untouched(saved, job, states):
         n = 0 if found is None else found.sizes.get("draw", 0)
         if n != had:
             raise ValueError(
-                f"resume needs the whole result: its group {group} has {n} draws, and the run had "
-                f"{had}. Thin or cut it after resuming."
+                f"pk.resume needs the whole result: its group {group} has {n} draws, and the run "
+                f"had {had}. Thin or cut it after resuming."
             )
         if n > 0 and not np.array_equal(found["draw"].values, np.arange(n)):
             raise ValueError(
-                "resume needs the draws as they were made: those of its group "
+                "pk.resume needs the draws as they were made: those of its group "
                 f"{group} are in another order."
             )
         if found is not None and found["chain"].values.tolist() != chains:
             raise ValueError(
-                f"resume needs the whole result: its group {group} has the chains "
+                f"pk.resume needs the whole result: its group {group} has the chains "
                 f"{found['chain'].values.tolist()}, and 'sampling_state' {saved.numbers}."
             )
     last = saved.draws.get("posterior")
@@ -374,7 +351,7 @@ def _check_untouched(saved, job, states):
             before = last[name].sel(chain=number).values[-1]
             if not np.allclose(before, value, rtol=1e-5, atol=1e-8, equal_nan=True):
                 raise ValueError(
-                    f"resume needs the draws as they were made: the last one of {name} in chain "
+                    f"pk.resume needs the draws as they were made: the last one of {name} in chain "
                     f"{number} is not where the chain stopped, which is at {value}. "
                     "Were draws or chains put in another order?"
                 )
@@ -396,7 +373,7 @@ def _check_same_density(job, state):
         return 1
     if now == step.log_density(q):
         raise ValueError(
-            "resume needs the same model and data: the log-density of the last draw was "
+            "pk.resume needs the same model and data: the log-density of the last draw was "
             f"{before:.8g}, and is {now:.8g} now."
         )
     return 2

@@ -3,20 +3,17 @@
 import logging
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import xarray as xr
-
-from pymc_kameleon.analysis.evidence.draws import why_too_few
 from pymc_kameleon.model.pymc_internals import (
     Draw,
     SamplingError,
     quiet_logging,
 )
 from pymc_kameleon.result.superchains import superchains
-from pymc_kameleon.result.tree import data_tree, with_warnings
+from pymc_kameleon.result.tree import data_tree
 from pymc_kameleon.sampling.budget import (
     ALL_SETTLED,
     NOTHING_SETTLED,
@@ -29,8 +26,6 @@ from pymc_kameleon.sampling.ctrl_c import CtrlC
 from pymc_kameleon.sampling.first_way import FirstWay
 from pymc_kameleon.sampling.limits import FIRST_LOOK, EssTarget, next_look
 from pymc_kameleon.sampling.outcome import (
-    EARLY_ENDS,
-    add_surrogate_draws,
     check_gradients,
     data_of,
     longest,
@@ -40,11 +35,11 @@ from pymc_kameleon.sampling.outcome import (
     say_what_was_rejected,
 )
 from pymc_kameleon.sampling.worker_process import Failed, Lacks
-from pymc_kameleon.step.groups import EVIDENCE, GRADIENTS
+from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn, pass_pause
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.messages import counted
-from pymc_kameleon.step.problems import closing_warning, given_warnings
+from pymc_kameleon.step.problems import given_warnings
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -54,28 +49,22 @@ POLL_INTERVAL = 0.1
 RESERVED_BYTES = 10_000_000
 """Bytes that are kept for the result, should a likelihood take all others."""
 
-KEEP_INTERVAL = 1.0
-"""Seconds between two writes of what was evaluated for the evidence."""
-
 MOST_FAILURES = 3
 """How often an advance is submitted again whose worker has died."""
 
 
 class Run:
-    """A run of `pk.sample`, in the background or not.
+    """A run of `pk.sample`, as its `callback` gets it."""
 
-    ``pk.sample(blocking=False)`` returns one.
-    """
-
-    def __init__(self, prepared, workers, progress, limits, finish, evidence=None):
+    def __init__(self, prepared, workers, progress, limits, finish):
         self._prepared, self._workers, self._progress = prepared, workers, progress
-        self._limits, self._finish, self._evidence = limits, finish, evidence
+        self._limits, self._finish = limits, finish
         self._record, self._job, self._chains = prepared.record, prepared.job, prepared.chains
         job, chains = self._job, self._chains
         self._budget = Budget.of(job, prepared.settings)
         self._width = job.outputs.n + sum(step.statistics.width for step in job.steps)
-        self._pools = prepared.settings.pool_tuning and len(chains) > 1
-        self._follow = self._pools and any(step.follows for step in job.steps)
+        several = len(chains) > 1
+        self._follow = several and any(step.pool_tuning and step.follows for step in job.steps)
         self._find_pauses()
         self._way = FirstWay(job, chains[0]) if self._searches_at_once(chains[0]) else None
         for chain in chains:
@@ -84,27 +73,27 @@ class Run:
                 chain.given_warnings = given_warnings(steps)
                 job.leave(steps, chain.state.point)
         self._data = [data_of(chain) for chain in chains]
-        self._stop, self._changing = threading.Event(), threading.RLock()
+        self._stop = threading.Event()
         self._error, self._length, self._why, self._disk_failed = None, None, None, False
         self._look, self._begun, self._seconds = FIRST_LOOK, None, 0.0
         while self._look < prepared.before:
             self._look = next_look(self._look)
         self._ess_target = EssTarget(limits.target_ess)
-        self._thread, self._result, self._reserve = None, None, bytes(RESERVED_BYTES)
+        self._reserve = bytes(RESERVED_BYTES)
 
     def _find_pauses(self):
         """Find the draws before which Python has to see chains, and those where they learn."""
-        tune, pools = self._chains[0].tune, self._pools
+        tune, several = self._chains[0].tune, len(self._chains) > 1
         example = self._job.steps_at(self._chains[0].state)
         self._pauses = {pause for step in example for pause in step.pauses()}
         self._pauses |= {tune + n for step in example for n in draws_of_looks(step)}
         if self._settled == NOTHING_SETTLED:
             self._pauses.add(1)
         self._learning_draws = [
-            {p for p in step.pauses() if pools and step.learns_together and p < tune}
+            {p for p in step.pauses() if p < tune} if several and pools_tuning(step) else set()
             for step in example
         ]
-        late = pools and len(example) == 1 and example[0].learns_late
+        late = several and len(example) == 1 and pools_tuning(example[0]) and example[0].learns_late
         self._late = set(example[0].pauses()[1:-1]) if late else set()
         self._job.give_back(example)
 
@@ -113,65 +102,22 @@ class Run:
     def __repr__(self):
         """Say how far it is."""
         done, total = (sum(getattr(c, name) for c in self._chains) for name in ("done", "total"))
-        state = "finished" if self.is_finished else "running"
-        return f"<Run of {len(self._chains)} chains, {state}: {done} of {total} draws>"
-
-    @property
-    def is_finished(self):
-        """Whether nothing is drawn any more."""
-        return self._thread is not None and not self._thread.is_alive()
-
-    def wait(self, timeout=None):
-        """Wait for the end, and return the result, a DataTree.
-
-        Parameters
-        ----------
-        timeout : float, optional
-            Seconds to wait at most.
-
-        Raises
-        ------
-        TimeoutError
-            If it has not ended by then; it goes on.
-        Exception
-            What a likelihood raised.
-        """
-        self._thread.join(timeout)
-        if self._thread.is_alive():
-            raise TimeoutError(f"Not finished after {timeout} seconds: {self!r} goes on.")
-        if self._result is None:
-            with quiet_logging(self._finish.quiet), CtrlC(lambda: None):
-                self._result = self._ended()
-            self._finish.check(self._result)
-        return self._result
+        return f"<Run of {len(self._chains)} chains: {done} of {total} draws>"
 
     def inspect(self):
         """Return what there is by now, a DataTree; sampling goes on."""
-        with self._changing:
-            self._flush()
-            chains, length = longest(self._chains)
-            return self._tree(chains, length).copy(deep=True)
+        self._flush()
+        chains, length = longest(self._chains)
+        return self._tree(chains, length).copy(deep=True)
 
     def stop(self):
-        """Stop after the draws that are being made, and return the result, a DataTree.
-
-        ``pk.sample(resume=...)`` goes on.
-        """
-        if not self.is_finished:
-            self._end("stopped")
-        elsewhere = self._thread not in (None, threading.current_thread())
-        return self.wait() if elsewhere else None
+        """Stop after the draws that are being made; ``pk.resume`` goes on."""
+        self._end("stopped")
 
     # ---- how it runs ----------------------------------------------------------------------------
 
-    def in_background(self):
-        """Start in the background, and return."""
-        self._thread = threading.Thread(target=self._drive, name="pk.sample", daemon=True)
-        self._thread.start()
-        return self
-
     def to_its_end(self):
-        """Run here, and return the result, a DataTree."""
+        """Run, and return the result, a DataTree."""
         tree = None
         try:
             with quiet_logging(self._finish.quiet), CtrlC(self._interrupted) as ctrl_c:
@@ -193,23 +139,17 @@ class Run:
             )
         self._end("interrupted")
 
-    def _drive(self, ctrl_c=None):
+    def _drive(self, ctrl_c):
         """Let the chains advance to their ends, or until something says that it is enough."""
-        self._ctrl_c = CtrlC(self._interrupted) if ctrl_c is None else ctrl_c
-        self._begun = time.perf_counter()
-        with quiet_logging(self._finish.quiet), suppress(KeyboardInterrupt):
+        self._ctrl_c, self._begun = ctrl_c, time.perf_counter()
+        with suppress(KeyboardInterrupt):
             try:
-                with ExitStack() as shown:
-                    with self._workers:
-                        shown.enter_context(self._progress)
-                        self._draw()
-                    self._find_evidence()
+                with self._workers, self._progress:
+                    self._draw()
             except Exception as error:
                 self._error = self._error or error
             finally:
                 self._seconds = time.perf_counter() - self._begun
-            if self._error is not None and self._thread is not None:
-                _log.error("Sampling in the background failed, and wait() raises: %r", self._error)
 
     def _draw(self):
         try:
@@ -299,7 +239,7 @@ class Run:
 
     @property
     def _at_once(self):
-        return self._prepared.settings.evaluations_at_once
+        return self._prepared.settings.max_concurrent
 
     def _searches_at_once(self, first):
         """Whether evaluations of the first chain's way are made many at a time."""
@@ -329,8 +269,6 @@ class Run:
             draws = max(0, self._draws_to_the_end(going))
             settings = settings.but(draws=draws, settled=ALL_SETTLED)
             say_what_evaluations_bear(settings)
-            if self._evidence is not None and (few := why_too_few(len(going), draws)):
-                _log.warning("There will be no evidence: %s", few)
             self._make(settings, tune, draws)
 
     def _is_lengthened(self):
@@ -355,10 +293,9 @@ class Run:
             self._record.settle(tune, draws, self._prepared.attributes())
         except OSError as error:
             self._disk_fails(error)
-        with self._changing:
-            for chain in self._chains:
-                chain.settle(tune, draws)
-                self._save(chain)
+        for chain in self._chains:
+            chain.settle(tune, draws)
+            self._save(chain)
         self._find_pauses()
 
     def _lacks_guide(self, chain):
@@ -448,11 +385,10 @@ class Run:
 
         Some that have learned and some that have not would learn anew if the process died.
         """
-        with self._changing:
-            for chain, state in zip(chains, states, strict=False):
-                chain.state = state
-                self._record.save(chain.row, state)
-            self._flush_if_due()
+        for chain, state in zip(chains, states, strict=False):
+            chain.state = state
+            self._record.save(chain.row, state)
+        self._flush_if_due()
 
     # ---- what comes back ------------------------------------------------------------------------
 
@@ -464,12 +400,11 @@ class Run:
             done = self._workers.wait(futures, POLL_INTERVAL)
         self._workers.check_processes()
         taken = [chain for chain in self._chains if chain.future in done]
-        with self._changing:
-            for chain in taken:
-                self._take(chain)
-            for evaluation in evaluations:
-                if evaluation.future in done:
-                    self._take_evaluation(evaluation)
+        for chain in taken:
+            self._take(chain)
+        for evaluation in evaluations:
+            if evaluation.future in done:
+                self._take_evaluation(evaluation)
         self._progress.under_way = len(futures) - len(done)
         for chain in taken or self._chains[:1]:
             self._progress.show(chain)
@@ -602,8 +537,7 @@ class Run:
         self._look_at_time()
         limits = self._limits
         if limits.target_ess is not None and self._error is None:
-            with self._changing:
-                self._look_at_ess()
+            self._look_at_ess()
 
     def _look_at_time(self):
         most = self._limits.max_time
@@ -625,54 +559,6 @@ class Run:
             if look == most:
                 return
             self._look = next_look(look)
-
-    # ---- the evidence ---------------------------------------------------------------------------
-
-    def _find_evidence(self):
-        """Find the evidence, if it is wanted, unless the run was ended before its last draw."""
-        ended_early = self._error is not None or self._why not in (None, "target_ess")
-        if self._evidence is None or ended_early:
-            return
-        chains, length = self._chains_and_length()
-        if length == 0:
-            return
-        self._stop.clear()  # there are enough draws
-        self._flush()
-        self._kept_at = time.perf_counter()
-        most = self._prepared.settings.for_evidence
-        tree, model = self._tree(chains, length), self._finish.model
-        try:
-            self._evidence.find(
-                tree, model, most, self._look_at_evidence, self._ctrl_c.interruptible
-            )
-        except KeyboardInterrupt:
-            self._end("interrupted")
-        except ValueError as error:
-            notes = getattr(error, "__notes__", ())  # where the likelihood has raised it, if it has
-            _log.warning("There is no evidence: %s", " ".join([str(error), *notes]))
-        except Exception:  # the draws are worth more
-            _log.exception(
-                "There is no evidence, as this failed; the draws are returned. %s tries again.",
-                self._finish.how_to_go_on,
-            )
-        self._keep_evidence()
-
-    def _look_at_evidence(self):
-        """Keep what was evaluated, and show it; return whether to go on."""
-        if time.perf_counter() - self._kept_at > KEEP_INTERVAL:
-            self._keep_evidence()
-        self._progress.for_evidence = self._evidence.evaluations
-        self._progress.show(self._chains[0])
-        self._look_at_time()
-        return not self._stop.is_set()
-
-    def _keep_evidence(self):
-        if self._evidence.kept is not None:
-            try:
-                self._record.keep_evidence(self._evidence.kept)
-            except OSError as error:
-                self._disk_fails(error)
-        self._kept_at = time.perf_counter()
 
     # ---- the result -----------------------------------------------------------------------------
 
@@ -711,7 +597,7 @@ class Run:
             except Exception as another:  # as MemoryError, if the likelihood has taken it all
                 error.add_note(f"The draws until then could not be put together: {another!r}")
             else:
-                how = self._finish.how_to_go_on if begun else "pk.sample(resume=...)"
+                how = self._finish.how_to_go_on if begun else "pk.resume(...)"
                 error.add_note(
                     "What was made until then is in the attribute `result` of this exception; "
                     f"{how} goes on from there."
@@ -720,8 +606,7 @@ class Run:
 
     def _assembled(self, chains, length, silent=False):
         """Return the DataTree, and log what there is to say."""
-        evaluated = self._evidence is not None and self._evidence.evaluations > 0
-        if not (evaluated or any(chain.done > chain.begun for chain in self._chains)):
+        if not any(chain.done > chain.begun for chain in self._chains):
             if all(chain.lost for chain in self._chains):
                 raise SamplingError("There are no draws: workers died in every chain.")
             if self._why == "interrupted":
@@ -735,15 +620,8 @@ class Run:
             self._say(chains, length)
         self._flush()
         tree = self._tree(chains, length)
-        if self._evidence is not None and self._evidence.kept is not None:
-            tree[EVIDENCE] = xr.DataTree(self._evidence.kept)
-        if not silent and (n := self._prepared.settings.surrogate_draws):
-            add_surrogate_draws(tree, self._job, self._record.columns, n)
         if not silent and self._why in (None, "target_ess") and GRADIENTS in tree.children:
             check_gradients(tree, self._job)
-        if self._finish.keeps_warnings and length:
-            copies = [self._job.steps_at(chain.state) for chain in chains]
-            tree = with_warnings(tree, [[*map(closing_warning, steps)] for steps in copies])
         if not self._disk_failed:
             try:
                 self._record.finish(tree, max(chain.made for chain in self._chains))
@@ -789,25 +667,12 @@ class Run:
         say_what_was_rejected(ended)
         if self._budget is not None:
             states = [chain.state for chain in self._chains]
-            n = 0 if self._evidence is None else self._evidence.evaluations
-            say_what_evaluations_were_for(self._prepared.settings, states, length, n)
-        if self._evidence is not None:
-            self._say_evidence(length)
+            say_what_evaluations_were_for(self._prepared.settings, states, length)
 
-    def _say_evidence(self, length):
-        found, how = self._evidence.found, self._finish.how_to_go_on
-        if found is None:
-            if n := self._evidence.evaluations:
-                if self._stop.is_set():
-                    after = f"goes on after {counted(n, 'evaluation')} for it"
-                    _log.warning("The evidence is not known yet: %s %s.", how, after)
-            elif self._why in EARLY_ENDS:
-                now = "; pk.evidence(dt) finds that of these draws" if length else ""
-                _log.warning("There is no evidence yet: %s makes it at its end%s.", how, now)
-            return
-        if found.warning:
-            _log.warning(found.warning)
-        _log.info("The log evidence is %s (%s).", found.number, found.details)
+
+def pools_tuning(step):
+    """Whether chains of a run learn together."""
+    return step.pool_tuning and step.learns_together
 
 
 def _in_chain(chain, error, when=""):

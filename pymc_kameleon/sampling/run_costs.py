@@ -99,7 +99,7 @@ def say_what_more_workers_do(job, chains, executor):
     if job.at_once == 1 and all(step.follows for step in job.steps):
         _log.info(
             "At most %d evaluations are under way at a time, and one while the first chain looks "
-            "for the posterior. If there are more workers, pass evaluations_at_once=64, for "
+            "for the posterior. If there are more workers, pass max_concurrent=64, for "
             "example.",
             chains,
         )
@@ -109,7 +109,7 @@ def say_what_at_once_is_for(job):
     """Tell that searches make one evaluation after another, where they do."""
     if job.at_once > 1 and not any(step.follows for step in job.steps):
         _log.info(
-            "evaluations_at_once sets the number of chains, and nothing else: with %s each chain "
+            "max_concurrent sets the number of chains, and nothing else: with %s each chain "
             "looks for the posterior alone.",
             some([type(step).__name__ for step in job.steps]),
         )
@@ -175,7 +175,7 @@ def _evaluations_before_draws(step, scouting, pools):
     whole, short = step.evaluations_of_search(WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS)
     if not (scouting and step.approaches):
         return 0, 0
-    if step.follows and pools:
+    if step.follows and step.pool_tuning and pools:
         return whole, short * (scouting - 1)
     return 0, whole * scouting
 

@@ -9,15 +9,10 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 
-from pymc_kameleon.analysis.evidence.draws import say_what_counts
-from pymc_kameleon.analysis.evidence.result import is_known, n_evaluated
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
-from pymc_kameleon.result.steps import restrictions, variables_in_order
 from pymc_kameleon.samplers.choice import steps_of_run
-from pymc_kameleon.sampling.bridging import Density
 from pymc_kameleon.sampling.budget import NOTHING_SETTLED, check_not_tiny, evaluations_left
-from pymc_kameleon.sampling.evidence_of_run import EvidenceOfRun
 from pymc_kameleon.sampling.limits import Limits
 from pymc_kameleon.sampling.new_run import NewRun, names_to_keep
 from pymc_kameleon.sampling.outcome import Finish
@@ -33,10 +28,8 @@ from pymc_kameleon.sampling.run_costs import (
     say_what_n_logp_leaves_out,
 )
 from pymc_kameleon.sampling.settings import (
-    BY_DEFAULT,
     DEFAULT_DRAWS,
     FEW_CHAINS,
-    LEAST_NEW,
     MOST_DRAWS,
     Settings,
     chains_at_once,
@@ -44,7 +37,7 @@ from pymc_kameleon.sampling.settings import (
     share_of_each,
 )
 from pymc_kameleon.sampling.workers import Workers
-from pymc_kameleon.step.messages import counted, grouped
+from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
 
 _log = logging.getLogger("pymc_kameleon")
@@ -72,33 +65,21 @@ def sample(
     cores=None,
     random_seed=None,
     progressbar=True,
-    progressbar_theme=None,
     quiet=False,
     step=None,
     var_names=None,
     initvals=None,
-    pool_tuning=None,
     discard_tuned_samples=True,
     compute_convergence_checks=True,
-    keep_warning_stat=False,
     idata_kwargs=None,
     callback=None,
-    evaluations_at_once=None,
+    max_concurrent=None,
     max_evaluations=None,
     max_time=None,
     target_ess=None,
     executor=None,
     store=None,
-    resume=None,
-    evaluations=None,
-    keep_evaluations=None,
-    surrogate_draws=None,
-    evidence=None,
-    on_error=None,
-    evaluation_timeout=None,
-    check_repeatable=None,
-    blocking=True,
-    compile_kwargs=None,
+    reuse=None,
     model=None,
 ):
     """Draw samples from the posterior: like ``pm.sample``, but whole chains run compiled.
@@ -110,10 +91,8 @@ def sample(
     Parameters
     ----------
     draws : int, optional
-        Draws of each chain after tuning; 1000 by default, or what is left of a run that is resumed.
-        A run that has ended makes 1000 more, but none in a store, so that a script can be started
-        again. With `target_ess` or `max_evaluations` this is a limit, by default 100 000. 0 only
-        tunes; `resume` draws later.
+        Draws of each chain after tuning, 1000 by default. With `target_ess` or `max_evaluations`
+        this is a limit, by default 100 000. 0 only tunes; ``pk.resume`` draws later.
     tune : int, optional
         Draws of tuning; 1000, as in ``pm.sample``, or the most with `max_evaluations`.
     chains : int, optional
@@ -132,8 +111,6 @@ def sample(
         that search for the posterior. If an evaluation takes more than a millisecond, evaluations
         made and to go are there as well. Without a terminal, the log has the same in a line after
         ten seconds, then each minute. If the bar itself fails, sampling goes on without it.
-    progressbar_theme : rich.theme.Theme or str, optional
-        Colours, as in ``pm.sample``; in a marimo notebook a style sheet.
     quiet : bool, optional
         Show no progress, and log nothing, not even warnings.
     step : step of pymc_kameleon, or list of them, optional
@@ -153,24 +130,19 @@ def sample(
         draws each start from the prior. "map" jitters the chains about the posterior's mode, which
         ``pm.find_MAP`` finds, or without a gradient at most 60 d evaluations of the log-density,
         for d parameters. See docs/starts.md.
-    pool_tuning : bool, optional
-        Whether the chains learn from one another while they tune, True by default: see
-        docs/adaptation.md. With False each learns alone, as in ``pm.sample``.
     discard_tuned_samples : bool, optional
         False keeps the draws of tuning, as group ``warmup_posterior``. Their statistics,
         ``warmup_sample_stats``, are always kept.
     compute_convergence_checks : bool, optional
         Look at R-hat and ESS, as ``pm.sample`` does.
-    keep_warning_stat : bool, optional
-        Also keep warnings as the statistic ``warning``, an object, which files cannot hold.
     idata_kwargs : dict, optional
         ``coords``, ``dims``, ``include_transformed``, ``log_likelihood`` and ``log_prior``, as in
         ``pm.to_inference_data``.
     callback : callable, optional
         Called as ``callback(run, draw)`` after each advance of a chain, about ten times a second or
-        with each draw: `run` can ``inspect()`` and ``stop()``, `draw` has the fields of PyMC's.
-        Raising KeyboardInterrupt also stops the run.
-    evaluations_at_once : int, optional
+        with each draw. `draw` has the fields of PyMC's; ``run.inspect()`` returns what there is by
+        now, and ``run.stop()`` ends the run. Raising KeyboardInterrupt also stops it.
+    max_concurrent : int, optional
         How many evaluations of the log-density may be under way at a time. There are as many
         chains, at least 4, unless `chains` says otherwise. With EmulatorMetropolis and
         SurrogateMetropolis the search for the posterior makes as many at a time, and by default all
@@ -183,8 +155,7 @@ def sample(
         check whether it repeats itself; if it calls Python, also those before the run. The run
         divides them: the search takes at most half of them, or four fifths where a Gaussian process
         makes it. Then the chains tune, and the rest makes draws, the same number in each chain.
-        `tune` and `draws` need not be given. With `resume` these are evaluations from now on; by
-        default a run that was limited goes on with what is left. See docs/sampling.md.
+        `tune` and `draws` need not be given. See docs/sampling.md.
     max_time : float or timedelta, optional
         Seconds after which to stop, tuning included; the draws that are being made are finished.
     target_ess : float, optional
@@ -196,15 +167,11 @@ def sample(
         a Dask cluster ``client.get_executor()``. It is not shut down. A callable returns one, and
         is called again if that breaks. See docs/executors.md.
     store : str or path, optional
-        A Zarr store, ``"run.zarr"``, to which draws, statistics and states are appended while the
-        chains run. A process that dies loses some seconds, or the draws that are being made. The
-        result reads its draws from there when they are needed.
-    resume : DataTree or path, optional
-        A result of this function, or the path of a store, or of a file that a result was saved to.
-        Its chains go on, in tuning or after it, to the last bit as if they had never stopped. The
-        result has the old draws and the new ones, and so has a store; a file is not written. If a
-        step is passed, it must be the same.
-    evaluations : DataTree, path, or list of these, optional
+        A new Zarr store, ``"run.zarr"``, to which draws, statistics and states are appended while
+        the chains run. A process that dies loses some seconds, or the draws that are being made;
+        ``pk.resume("run.zarr")`` goes on. The result reads its draws from there when they are
+        needed.
+    reuse : DataTree, path, or list of these, optional
         Results of earlier runs, whose evaluations are not made again. EmulatorMetropolis takes up
         its own, even of another model with the same black box: with other data, other priors,
         another noise model, or more subjects. The box is recognised by its name and its numbers of
@@ -212,50 +179,6 @@ def sample(
         twice to see that it returns the same. See docs/emulator.md. SurrogateMetropolis takes up
         those of the same expensive log-density, if it moves all variables. Two are made again to
         see that it is the same. See docs/surrogate.md.
-    keep_evaluations : bool, optional
-        Whether the result has the group ``evaluations``: where the log-density was evaluated, and
-        its values. SurrogateMetropolis has it if evaluations are expensive, and EmulatorMetropolis
-        always, with inputs and outputs of black boxes. These are the evaluations of the search and
-        of tuning, of which each chain remembers the last 3000 or fewer, and the last one of each
-        draw; at most 20 000 and 128 MiB. True by default. A run that is resumed does what it did
-        before.
-    surrogate_draws : int, optional
-        How many draws of its surrogate to make for each chain at the end. It needs a step
-        SurrogateMetropolis or EmulatorMetropolis that moves all variables. The latter has a limited
-        number for each of its moves, of the emulated posterior. The draws are in the group
-        ``surrogate_posterior``, for plots; for averages use ``pk.summary``. They are approximate,
-        and take no evaluation of the log-density; deterministics that depend on a black box are
-        left out. The group's attributes say how close the surrogate is, and the log warns if it is
-        not. By default none, or as many as a resumed run had. See docs/estimates.md.
-    evidence : bool or int, optional
-        Find the evidence at the end, the log marginal likelihood: see docs/evidence.md. Its
-        evaluations are made where the chains were, and a run that is resumed makes those that are
-        left. ``pk.evidence(dt)`` then has it at once, and the log says it. True takes as many new
-        points as ``pk.evidence``: 200 for SurrogateMetropolis and EmulatorMetropolis, for others
-        as many as draws, from 200 to 4000; with `max_evaluations` a tenth of these, from 200 to
-        4000. A number, from 50 on, takes that many. Three more are at draws. With
-        `max_evaluations` they are among these, and the draws get the rest. A run that ends early,
-        as by `max_time`, has none. False by default; a run that is resumed does what it did before.
-    on_error : {"raise", "reject"}, optional
-        What to do about an exception of a likelihood that is called through Python. "raise" stops
-        the run, as exceptions may be mistakes, and is the default. With "reject" the point counts
-        as impossible, and the log says at the end how often, with the first point and exception.
-        MemoryError, Ctrl-C, and results of another type than declared always stop the run. A run
-        that is resumed does what it did before, unless this says otherwise.
-    evaluation_timeout : float, optional
-        Seconds that an evaluation of such a likelihood may take. A slower one is stopped, as soon
-        as it is in Python code, and rejected and reported like an exception. Choose many times the
-        usual duration: a limit that cuts where the posterior is changes it. Chains then run in
-        processes of their own. By default none, or that of a resumed run.
-    check_repeatable : bool, optional
-        Whether the first four chains evaluate such a likelihood once more at a point where they
-        were: when tuning ends, and 100, 1000 … draws later. `n_logp` counts it, and the log warns
-        if the value differs. True by default, or as in a run that is resumed.
-    blocking : bool, optional
-        False samples in the background, and returns a `Run` with ``wait(timeout)``, ``inspect()``
-        and ``stop()``.
-    compile_kwargs : dict, optional
-        For steps that are made here; others have their own.
     model : pm.Model, optional
         Taken from the context by default.
 
@@ -263,16 +186,15 @@ def sample(
     -------
     DataTree
         As ``pm.sample`` returns it: ``posterior``, ``sample_stats``, ``observed_data`` and so on.
-        ``learned`` has what tuning decided, by chain; ``sampling_state`` what `resume` needs.
+        ``learned`` has what tuning decided, by chain; ``sampling_state`` what ``pk.resume`` needs.
 
     Raises
     ------
     ValueError
-        For variables that no step moves, steps of other packages, impossible options, `evaluations`
-        of another function or log-density, `evidence` of a model that has none, or of fewer than
-        100 draws, a result as `initvals` that lacks variables or has other
+        For variables that no step moves, steps of other packages, impossible options, `reuse` of
+        another function or log-density, a result as `initvals` that lacks variables or has other
         labels, if no start has a finite log-density, if `max_evaluations` are too few for chains to
-        begin, or if `resume` is of another model or step.
+        begin, or if the `store` exists.
     SamplingError
         If a chain cannot start where `initvals` says, as its log-density is not finite there.
     KeyboardInterrupt
@@ -283,151 +205,219 @@ def sample(
     --------
     >>> with model:
     ...     dt = pk.sample(step=pk.GAM(), random_seed=1)
-    ...     dt = pk.sample(resume=dt, draws=500)  # the same chains, 500 draws longer
     """
-    for name, value in {
-        "quiet": quiet,
-        "discard_tuned_samples": discard_tuned_samples,
-        "blocking": blocking,
-        "keep_warning_stat": keep_warning_stat,
-    }.items():
-        checked_bool(name, value)
-    with quiet_logging(quiet):
-        model = pm.modelcontext(model)
-        idata_kwargs = _checked_idata_kwargs(idata_kwargs)
-        if cores is not None and executor is not None:
-            _log.info("cores=%s is not used: the chains advance where executor says.", cores)
-        if cores is not None:
-            checked_integer("cores", cores, at_least=1)
-        if target_ess is not None:
-            checked_number("target_ess", target_ess, 0, np.inf)
-        if not (callback is None or callable(callback)):
-            raise ValueError(f"callback must be a function of a run and a draw, not {callback!r}.")
-        check_executor(executor)
-        seconds = _seconds(max_time)
+    with quiet_logging(checked_bool("quiet", quiet)):
+        model, idata_kwargs = pm.modelcontext(model), _checked_idata_kwargs(idata_kwargs)
+        checked_bool("discard_tuned_samples", discard_tuned_samples)
+        for name, value in {
+            "draws": (draws, 0),
+            "max_evaluations": (max_evaluations, 1),
+            "max_concurrent": (max_concurrent, 1),
+        }.items():
+            _check_integer(name, *value)
+        ends = _limits(callback, max_time, target_ess)
         if max_evaluations is not None:
-            checked_integer("max_evaluations", max_evaluations, at_least=1)
-        if evaluations_at_once is not None:
-            checked_integer("evaluations_at_once", evaluations_at_once, at_least=1)
-        is_open = target_ess is not None or max_evaluations is not None
-        most = MOST_DRAWS if is_open else DEFAULT_DRAWS
-        if draws is not None:
-            checked_integer("draws", draws, at_least=0 if resume is None else 1)
-        if resume is None and max_evaluations is not None:
             lengths = Settings.checked(chains=chains or FEW_CHAINS, tune=tune)
             check_not_tiny(max_evaluations, lengths.chains, lengths.tune)
+        check_executor(executor)
         store = None if store is None else as_path("store", store)
-        resume = as_saved(resume)
-        if step is not None or resume is None:
-            step = steps_of_run(step, model, compile_kwargs)
-        changes = {
-            "surrogate_draws": surrogate_draws,
-            "evidence": _new_points(evidence),
-            "on_error": on_error,
-            "evaluation_timeout": evaluation_timeout,
-            "check_repeatable": check_repeatable,
-        }
-        if resume is None:
-            follow = all(one.follows for one in step)
-            if max_evaluations and follow and evaluations_at_once is None and chains is None:
-                chains = chains_of_few(max_evaluations, sum(one.layout.d for one in step))
-            if evaluations_at_once is not None:
-                chains = chains_at_once(evaluations_at_once) if chains is None else chains
-                if follow:
-                    usual = share_of_each(chains)
-                    tune = usual if tune is None and not is_open else tune
-                    most = MOST_DRAWS if is_open else usual
-            settings = Settings.checked(
-                draws=most if draws is None else draws,
-                tune=tune,
-                chains=chains,
-                evaluations_at_once=evaluations_at_once,
-                pool_tuning=pool_tuning,
-                keeps_warmup=not discard_tuned_samples,
-                keep_evaluations=keep_evaluations,
-                max_evaluations=max_evaluations,
-                settled=None if max_evaluations is None else NOTHING_SETTLED,
-                **changes,
-                var_names=names_to_keep(model, var_names, idata_kwargs),
-            )
-            known = evaluations_given(evaluations)
-            origin = NewRun(step, settings, random_seed, initvals, idata_kwargs, known)
-        else:
-            _check_unsettled(
-                tune=tune,
-                chains=chains,
-                evaluations_at_once=evaluations_at_once,
-                random_seed=random_seed,
-                var_names=var_names,
-                initvals=initvals,
-                pool_tuning=pool_tuning,
-                evaluations=evaluations,
-                keep_evaluations=keep_evaluations,
-                **{k: v for k, v in idata_kwargs.items() if k not in COMPUTED_GROUPS},
-            )
-            if isinstance(resume, Path) and store not in (None, resume):
-                raise ValueError(
-                    f"A run that is resumed from a store goes on in it, {resume}: leave out store=."
-                )
-            until_enough = target_ess is not None
-            origin = ResumedRun(
-                *(model, resume, step, draws, changes, most, until_enough, max_evaluations)
-            )
-        prepared = prepare(origin, store)
-        try:
-            job, all_chains = prepared.job, prepared.chains
-            at_once = max(len(all_chains), prepared.settings.evaluations_at_once)
-            if cores is None:
-                cores = at_once if job.can_gather else default_cores()
-            workers = Workers(job, min(cores, at_once), executor)
-            _say_what_begins(workers, job, len(all_chains))
-            say_what_at_once_is_for(job)
-            if executor is not None:
-                say_what_more_workers_do(job, len(all_chains), executor)
-            computed = _computed(idata_kwargs, model, job.outputs)
-            left = evaluations_left(prepared, computed)
-            if left is not None:
-                left = left if max_evaluations is None else max_evaluations
-                say_what_evaluations_cost(
-                    job, left, len(all_chains), workers.at_once, workers.gathers
-                )
-            elif target_ess is None:  # otherwise draws are the most, and say little
-                first = all_chains[0]
-                n, point = first.total - first.begun, first.state.point
-                scouting = sum(chain.begun == 0 < chain.tune for chain in all_chains)
-                pools = prepared.settings.pool_tuning and len(all_chains) > 1
-                looks = job.n_looks(first.begun, first.tune, first.total, len(all_chains))
-                say_what_a_run_costs(
-                    *(job.steps, len(all_chains), n, workers.at_once, point),
-                    *(scouting, pools, looks, workers.gathers),
-                )
-            kept = sum(chain.n_kept(job.keeps_warmup) for chain in all_chains)
-            say_what_n_logp_leaves_out(job, prepared.n_checks, kept, computed)
-            run = Run(
-                prepared,
-                workers,
-                Progress(
-                    *(all_chains, False if quiet else progressbar, progressbar_theme, left),
-                    prepared.settings.evaluations_at_once,
-                    prepared.settings.for_evidence,
-                ),
-                Limits(callback, seconds, target_ess, _parameters(model, job.outputs, target_ess)),
-                Finish(
-                    model,
-                    computed,
-                    compute_convergence_checks and bool(_kept_parameters(model, job.outputs)),
-                    keep_warning_stat,
-                    quiet,
-                    store if store is not None else resume,
-                ),
-                _evidence(prepared, model, cores, executor),
-            )
-        except BaseException:
-            prepared.record.discard()
-            raise
-    if not blocking:
-        return run.in_background()
+        steps = steps_of_run(step, model)
+        is_open = target_ess is not None or max_evaluations is not None
+        most = MOST_DRAWS if is_open else DEFAULT_DRAWS
+        follow = all(one.follows for one in steps)
+        if max_evaluations and follow and max_concurrent is None and chains is None:
+            chains = chains_of_few(max_evaluations, sum(one.layout.d for one in steps))
+        if max_concurrent is not None:
+            chains = chains_at_once(max_concurrent) if chains is None else chains
+            if follow:
+                usual = share_of_each(chains)
+                tune = usual if tune is None and not is_open else tune
+                most = MOST_DRAWS if is_open else usual
+        settings = Settings.checked(
+            draws=most if draws is None else draws,
+            tune=tune,
+            chains=chains,
+            max_concurrent=max_concurrent,
+            keeps_warmup=not discard_tuned_samples,
+            max_evaluations=max_evaluations,
+            settled=None if max_evaluations is None else NOTHING_SETTLED,
+            var_names=names_to_keep(model, var_names, idata_kwargs),
+        )
+        known = evaluations_given(reuse)
+        run = _run_of(
+            NewRun(steps, settings, random_seed, initvals, idata_kwargs, known),
+            *(model, idata_kwargs, ends, store, store, cores, executor),
+            *(max_evaluations, progressbar, quiet, compute_convergence_checks),
+        )
     return run.to_its_end()
+
+
+def resume(
+    result,
+    draws=None,
+    *,
+    step=None,
+    cores=None,
+    progressbar=True,
+    quiet=False,
+    compute_convergence_checks=True,
+    idata_kwargs=None,
+    callback=None,
+    max_evaluations=None,
+    max_time=None,
+    target_ess=None,
+    executor=None,
+    store=None,
+    model=None,
+):
+    """Go on with a run of ``pk.sample``, in tuning or after it, as if it had never stopped.
+
+    The draws are the same to the last bit. What `sample` has settled, as its variables and its
+    seed, remains.
+
+    Parameters
+    ----------
+    result : DataTree or path
+        A result of ``pk.sample`` or of this function, or the path of a store, or of a file that a
+        result was saved to. The new result has the old draws and the new ones, and so has a store;
+        a file is not written.
+    draws : int, optional
+        How many to add to each chain. By default those that are left; a run that has made all makes
+        1000 more, but none in a store, so that a script can be started again.
+    step : step of pymc_kameleon, or list of them, optional
+        The same as before. By default they are made again from what the result has kept.
+    max_evaluations : int, optional
+        Evaluations of the log-density that all chains may make from now on. By default a run that
+        was limited goes on with what is left.
+    store : str or path, optional
+        A new store, if `result` is not one itself.
+    cores, progressbar, quiet, compute_convergence_checks, callback, max_time, target_ess, executor
+        As of ``pk.sample``.
+    idata_kwargs : dict, optional
+        ``log_likelihood`` and ``log_prior``, as of ``pk.sample``.
+    model : pm.Model, optional
+        The same as before, taken from the context by default.
+
+    Returns
+    -------
+    DataTree
+        As of ``pk.sample``.
+
+    Raises
+    ------
+    ValueError
+        If it is no result of ``pk.sample``, of another model, data or step, or was thinned or put
+        in another order; or if there are no evaluations left.
+    SamplingError, KeyboardInterrupt
+        As of ``pk.sample``.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.GAM())
+    ...     dt = pk.resume(dt, draws=500)  # the same chains, 500 draws longer
+    """
+    with quiet_logging(checked_bool("quiet", quiet)):
+        model, idata_kwargs = pm.modelcontext(model), _checked_idata_kwargs(idata_kwargs)
+        if settled := [key for key in idata_kwargs if key not in COMPUTED_GROUPS]:
+            raise ValueError(f"idata_kwargs: {', '.join(settled)} cannot change in a run.")
+        _check_integer("draws", draws, 1)
+        _check_integer("max_evaluations", max_evaluations, 1)
+        ends = _limits(callback, max_time, target_ess)
+        check_executor(executor)
+        store, result = None if store is None else as_path("store", store), as_saved(result)
+        if isinstance(result, Path) and store not in (None, result):
+            raise ValueError(f"A run goes on in its own store, {result}: leave out store=.")
+        steps = None if step is None else steps_of_run(step, model)
+        is_open = target_ess is not None or max_evaluations is not None
+        most = MOST_DRAWS if is_open else DEFAULT_DRAWS
+        run = _run_of(
+            ResumedRun(
+                *(model, result, steps, draws, most, target_ess is not None, max_evaluations)
+            ),
+            *(model, idata_kwargs, ends, store, store if store is not None else result),
+            *(cores, executor, max_evaluations, progressbar, quiet, compute_convergence_checks),
+        )
+    return run.to_its_end()
+
+
+def _run_of(
+    origin,
+    model,
+    idata_kwargs,
+    limits,
+    store,
+    place,
+    cores,
+    executor,
+    max_evaluations,
+    progressbar,
+    quiet,
+    compute_convergence_checks,
+):
+    """Return the Run that goes on from an origin, and tell what it will do and cost.
+
+    `store` is the path of a new store, `place` from where the run can be resumed.
+    """
+    prepared = prepare(origin, store)
+    try:
+        job, all_chains = prepared.job, prepared.chains
+        limits.parameters = _parameters(model, job.outputs, limits.target_ess)
+        workers = _workers(job, len(all_chains), cores, executor, prepared.settings)
+        computed = _computed(idata_kwargs, model, job.outputs)
+        left = _say_what_begins(prepared, workers, limits, computed, max_evaluations)
+        checks = compute_convergence_checks and bool(_kept_parameters(model, job.outputs))
+        shown = False if quiet else progressbar
+        progress = Progress(all_chains, shown, left, prepared.settings.max_concurrent)
+        return Run(
+            prepared, workers, progress, limits, Finish(model, computed, checks, quiet, place)
+        )
+    except BaseException:
+        prepared.record.discard()
+        raise
+
+
+def _workers(job, n_chains, cores, executor, settings):
+    """Return the workers of a run."""
+    if cores is not None:
+        checked_integer("cores", cores, at_least=1)
+        if executor is not None:
+            _log.info("cores=%s is not used: the chains advance where executor says.", cores)
+    at_once = max(n_chains, settings.max_concurrent)
+    if cores is None:
+        cores = at_once if job.can_gather else default_cores()
+    return Workers(job, min(cores, at_once), executor)
+
+
+def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
+    """Tell the user where chains run, which step moves what, and what it costs.
+
+    Returns the evaluations that are left, None if they are not limited.
+    """
+    job, chains = prepared.job, prepared.chains
+    _log.info(workers.described(counted(len(chains), "chain")))
+    if workers.why_not_together:
+        _log.info(workers.why_not_together)
+    for step in job.steps:
+        _log.info("%s: [%s]", type(step).__name__, ", ".join(map(natural_name, step.var_names)))
+    say_what_at_once_is_for(job)
+    if workers.given is not None:
+        say_what_more_workers_do(job, len(chains), workers.given)
+    left = evaluations_left(prepared, computed)
+    if left is not None:
+        left = left if max_evaluations is None else max_evaluations
+        say_what_evaluations_cost(job, left, len(chains), workers.at_once, workers.gathers)
+    elif limits.target_ess is None:  # otherwise draws are the most, and say little
+        first = chains[0]
+        scouting = sum(chain.begun == 0 < chain.tune for chain in chains)
+        looks = job.n_looks(first.begun, first.tune, first.total, len(chains))
+        say_what_a_run_costs(
+            *(job.steps, len(chains), first.total - first.begun, workers.at_once),
+            *(first.state.point, scouting, len(chains) > 1, looks, workers.gathers),
+        )
+    kept = sum(chain.n_kept(job.keeps_warmup) for chain in chains)
+    say_what_n_logp_leaves_out(job, prepared.n_checks, kept, computed)
+    return left
 
 
 # ---- arguments ----------------------------------------------------------------------------------
@@ -439,32 +429,6 @@ def _checked_idata_kwargs(idata_kwargs):
     if unknown:
         raise ValueError(f"idata_kwargs takes {', '.join(IDATA_KWARGS)}, not {unknown}.")
     return idata_kwargs
-
-
-def _new_points(evidence):
-    """Return how many new points the evidence is to take, None if that is not said."""
-    if evidence is None or isinstance(evidence, bool):
-        return None if evidence is None else BY_DEFAULT * evidence
-    return checked_integer("evidence", evidence, LEAST_NEW)
-
-
-def _evidence(prepared, model, cores, executor):
-    """Return the EvidenceOfRun of a run, and tell what it counts; None if it is not wanted."""
-    settings, steps = prepared.settings, prepared.job.steps
-    if not settings.evidence:
-        return None
-    restricted = restrictions(prepared.identity)
-    say_what_counts(model, restricted)
-    made = 0 if prepared.evidence is None else n_evaluated(prepared.evidence)
-    if prepared.evidence is None or not is_known(prepared.evidence):
-        _log.info(
-            "The evidence takes at most %s%s evaluations, after the draws.",
-            grouped(settings.for_evidence - made),
-            " more" if made else "",
-        )
-    variables = variables_in_order(model, prepared.identity)
-    density = Density(model, variables, restricted, settings.rule, steps[0]._compile_kwargs)
-    return EvidenceOfRun(density, settings.evidence, cores, executor, prepared.evidence)
 
 
 def _computed(idata_kwargs, model, outputs):
@@ -483,11 +447,19 @@ def _computed(idata_kwargs, model, outputs):
     return computed
 
 
-def _check_unsettled(**settled):
-    """Raise a ValueError if something is given that `resume` settles."""
-    for name, value in settled.items():
-        if value is not None:
-            raise ValueError(f"{name} is settled by resume: do not pass it.")
+def _check_integer(name, value, least):
+    """Raise a ValueError if an optional number is given that is none, or too small."""
+    if value is not None:
+        checked_integer(name, value, at_least=least)
+
+
+def _limits(callback, max_time, target_ess):
+    """Return when a run is to end before its last draw."""
+    if target_ess is not None:
+        checked_number("target_ess", target_ess, 0, np.inf)
+    if not (callback is None or callable(callback)):
+        raise ValueError(f"callback must be a function of a run and a draw, not {callback!r}.")
+    return Limits(callback, _seconds(max_time), target_ess, [])
 
 
 def check_executor(executor):
@@ -521,12 +493,3 @@ def _parameters(model, outputs, target_ess):
     if target_ess is not None and not kept:
         raise ValueError("target_ess needs parameters to look at, which var_names leaves out.")
     return kept
-
-
-def _say_what_begins(workers, job, n_chains):
-    """Tell the user where the chains run, and which step moves what."""
-    _log.info(workers.described(counted(n_chains, "chain")))
-    if workers.why_not_together:
-        _log.info(workers.why_not_together)
-    for step in job.steps:
-        _log.info("%s: [%s]", type(step).__name__, ", ".join(map(natural_name, step.var_names)))

@@ -76,12 +76,14 @@ class Workers:
 
     Attributes
     ----------
+    given : concurrent.futures.Executor, callable or None
+        That of the user.
     gathers : bool
         Whether tasks are done in threads, whose calls of batched black boxes are made in one.
     """
 
     def __init__(self, job, cores, executor=None):
-        self._job, self._given = job, executor
+        self._job, self.given = job, executor
         # Tasks to submit at a time, None for all; and how long one should take.
         self.at_once, self.seconds = None, SECONDS_ELSEWHERE
         self._own, self._abandoned, self._broken = executor is None, False, False
@@ -90,8 +92,8 @@ class Workers:
         self.gathers, self._gathering = self._own and cores > 1 and job.can_gather, None
         # A daemon may have no children.
         self._alone = job.holds_gil and not self.gathers and current_process().daemon
-        if job.rule.timeout is not None:
-            _check_stoppable(job, executor, self.gathers)
+        if job.has_timeout:
+            _check_stoppable(executor, self.gathers)
         if self._own:
             self.at_once = 1 if self._alone else cores
             if self._in_processes and not _survives_fork(job):
@@ -109,7 +111,7 @@ class Workers:
         """Whether chains are in processes; one alone is where its evaluations are to be stopped."""
         holds_gil = self._job.holds_gil and not self.gathers
         several = self._own and holds_gil and not self._alone
-        return several and (self.at_once > 1 or self._job.rule.timeout is not None)
+        return several and (self.at_once > 1 or self._job.has_timeout)
 
     def __enter__(self):
         """Start the workers."""
@@ -130,14 +132,14 @@ class Workers:
             self._gathering.end()  # or for a call that is never made
         if self._own:
             self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
-        elif self._executor is not self._given:  # it was made here
+        elif self._executor is not self.given:  # it was made here
             self._executor.shutdown(wait=False)  # loky's knows no cancel_futures
         self._limits.restore_original_limits()
         forget_job(self._job)
 
     def _new_executor(self):
         if not self._own:
-            made = self._given if isinstance(self._given, Executor) else self._given()
+            made = self.given if isinstance(self.given, Executor) else self.given()
             if not isinstance(made, Executor):
                 raise ValueError(
                     f"executor() must return a concurrent.futures.Executor, not {made!r}."
@@ -151,7 +153,7 @@ class Workers:
     def described(self, chains):
         """Return in words where so many chains, "4 chains", are sampled."""
         if not self._own:
-            name = type(self._given).__name__ if isinstance(self._given, Executor) else "executors"
+            name = type(self.given).__name__ if isinstance(self.given, Executor) else "executors"
             return f"Sampling by {name} ({chains})"
         if self._in_processes and self.at_once == 1:
             return f"Sequential sampling ({chains} in turn, in a process of their own)"
@@ -249,7 +251,7 @@ class Workers:
 
     def _renew(self):
         self._broken = False
-        if not self._own and isinstance(self._given, Executor):
+        if not self._own and isinstance(self.given, Executor):
             self.at_once = os.cpu_count() or 1
             self.seconds, self._own = SECONDS_IN_PROCESSES, True
             _log.warning(
@@ -267,19 +269,17 @@ class Workers:
             _kill(getattr(self._executor, "_processes", None) or {})
 
 
-def _check_stoppable(job, executor, gathers):
-    """Raise a ValueError if evaluations of the log-density cannot be stopped."""
+def _check_stoppable(executor, gathers):
+    """Raise a ValueError if calls of black boxes cannot be stopped."""
     why = None
-    if not job.is_watched:
-        why = "this model's log-density is machine code, and calls no Python"
-    elif not hasattr(signal, "setitimer"):
+    if not hasattr(signal, "setitimer"):
         why = "this system has no timer for it (SIGALRM), as Windows has none"
     elif gathers:
         why = "black_box(batched=True) makes those of all chains in one call; cores=1 does not"
     elif isinstance(executor, ThreadPoolExecutor) or hasattr(executor, "_client"):
         why = "this executor does its tasks in threads; only the main one of a process can be"
     if why:
-        raise ValueError(f"evaluation_timeout: evaluations cannot be stopped, as {why}.")
+        raise ValueError(f"timeout of black_box: its calls cannot be stopped, as {why}.")
 
 
 def _survives_fork(job):

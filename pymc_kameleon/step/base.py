@@ -140,8 +140,6 @@ class KameleonStep(ArrayStepShared):
         One of `KEPT_GROUPS`, or `GRADIENTS`: that of the result which holds what is kept.
     kept_dims : mapping
         Names of the dimensions of what is kept, where that is not one row of coordinates.
-    kept_evaluations : tuple of str
-        Which of what is kept is there for the group `EVALUATIONS`.
     leads_from_best : bool
         Whether the first chain, which the others follow, begins at the best of all starts.
     way_share : float
@@ -155,7 +153,7 @@ class KameleonStep(ArrayStepShared):
     lengths_of_run : set of str
         Fields of its arrays whose length is that of what a run was given, or depends on how long it
         was first to tune: with `max_evaluations` it may tune less.
-    evaluations_at_once : int
+    max_concurrent : int
         Evaluations that a run may have under way, by which a search chooses its points.
     known_before : object
         What the chains of a run take up of earlier ones, from `reused`; None if that is nothing.
@@ -180,7 +178,6 @@ class KameleonStep(ArrayStepShared):
     learns_alone: ClassVar[bool] = True
     kept_group: ClassVar[str] = ""
     kept_dims: ClassVar[Mapping] = MappingProxyType({})
-    kept_evaluations: ClassVar[tuple[str, ...]] = ()
     leads_from_best = False
     way_share: ClassVar[float] = 0.5
     tuning_share: ClassVar[float] = 0.5
@@ -189,7 +186,7 @@ class KameleonStep(ArrayStepShared):
     known_before = None
     proposal: ClassVar[Callable | None] = None
     patience = math.inf
-    evaluations_at_once = 1
+    max_concurrent = 1
     settings: Mapping = MappingProxyType({})
     default_target_accept = staticmethod(default_target_accept)
     default_steps_per_draw = staticmethod(lambda d: max(10, d))
@@ -219,6 +216,7 @@ class KameleonStep(ArrayStepShared):
         region=None,
         jitter=True,
         keep_gradients=False,
+        pool_tuning=True,
         pseudo_marginal=False,
         model=None,
         rng=None,
@@ -228,8 +226,13 @@ class KameleonStep(ArrayStepShared):
         **unknown,
     ):
         name = type(self).__name__
-        given = {"target_accept": target_accept, "keep_gradients": keep_gradients or None}
-        unknown |= {own: given[own] for own in options_unknown_to(type(self)) if given[own]}
+        given = {
+            "target_accept": target_accept,
+            "keep_gradients": keep_gradients or None,
+            "pool_tuning": None if pool_tuning is True else pool_tuning,
+        }
+        lacking = options_unknown_to(type(self))
+        unknown |= {own: given[own] for own in lacking if given[own] is not None}
         check_names(type(self), unknown)
         if not blocked:
             raise ValueError(f"{name} moves its variables together; blocked=False is impossible.")
@@ -255,6 +258,7 @@ class KameleonStep(ArrayStepShared):
             target_accept = self.default_target_accept(d)
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
         self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
+        self.pool_tuning = checked_bool("pool_tuning", pool_tuning)
         self.keeps_gradients = checked_bool("keep_gradients", keep_gradients)
         if keep_gradients:
             self._check_keeps_gradients()
@@ -276,6 +280,7 @@ class KameleonStep(ArrayStepShared):
             "keep_adapting": self.keep_adapting,
             "region": region,
             "keep_gradients": self.keeps_gradients,
+            "pool_tuning": self.pool_tuning,
             "pseudo_marginal": self.pseudo_marginal,
             **self.settings,
         }
@@ -574,7 +579,7 @@ class KameleonStep(ArrayStepShared):
     @property
     def is_one_of_many(self):
         """Whether a chain begins where the first one says, as evaluations are many at a time."""
-        return self.follows and self.evaluations_at_once > 1
+        return self.follows and self.max_concurrent > 1
 
     @property
     def is_warm_starting(self):

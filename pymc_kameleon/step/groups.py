@@ -22,17 +22,11 @@ EVALUATIONS = "evaluations"
 APPROXIMATIONS = {SURROGATE_MOVES: "surrogate", EMULATOR_MOVES: "emulator"}
 """What proposed the moves of a group, by an approximation to the posterior."""
 
-SURROGATE_GROUP = "surrogate_posterior"
-"""Draws of the surrogate, or the emulated posterior, itself, which are approximate."""
-
-EVIDENCE = "evidence"
-"""The evidence, and where the log-density was evaluated for it."""
-
 LEARNED_GROUP = "learned"
 """What tuning decided, for people to read."""
 
 STATE_GROUP = "sampling_state"
-"""What `resume` goes on from, and in its attributes what the run was asked for."""
+"""What ``pk.resume`` goes on from, and in its attributes what the run was asked for."""
 
 AHEAD, BEHIND = "ahead_", "behind_"
 """Prefixes of groups with draws beyond the result: of chains that made more, or too few."""

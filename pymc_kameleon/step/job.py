@@ -153,9 +153,9 @@ class Job:
         return any(functions.holds_gil for functions in self._functions)
 
     @property
-    def is_watched(self):
-        """Whether Python sees evaluations of the log-density."""
-        return any(step.log_density.is_watched for step in self.steps)
+    def has_timeout(self):
+        """Whether calls of some black box may be stopped."""
+        return any(step.log_density.has_timeout for step in self.steps)
 
     @property
     def seconds_per_logp(self):
@@ -191,7 +191,7 @@ class Job:
         """Return copies of the steps for a chain, which follow the rule."""
         copies = [step.for_chain() for step in self.steps]
         for step in copies:
-            step.log_density.rule, step.evaluations_at_once = self.rule, self.at_once
+            step.log_density.rule, step.max_concurrent = self.rule, self.at_once
         return copies
 
     def n_looks(self, begun, tune, total, chains):

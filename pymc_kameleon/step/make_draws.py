@@ -187,7 +187,7 @@ def arrive(step, q, asks=False):
 def draws_of_looks(step):
     """Return after how many draws after tuning a chain is to evaluate a point once more."""
     logp = step.log_density
-    return LOOKS if logp.is_watched and logp.rule.looks_again and not logp.is_estimate else ()
+    return LOOKS if logp.looks_again and not logp.is_estimate else ()
 
 
 def learning_is_due(step):

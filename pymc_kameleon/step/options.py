@@ -46,6 +46,10 @@ keep_gradients : bool, optional
     Let ``pk.sample`` keep the gradient at each draw, which the sampler knows, in
     ``dt["gradients"]``. So ``pk.summary`` and ``pk.expectation`` correct averages, and need neither
     the model nor an evaluation; see docs/any_run.md. It changes no draw. False by default.""",
+    "pool_tuning": """
+pool_tuning : bool, optional
+    Whether the chains of ``pk.sample`` learn from one another while they tune, True by default: see
+    docs/adaptation.md. With False each learns alone, as in ``pm.sample``.""",
     "pseudo_marginal": """
 pseudo_marginal : bool, optional
     Say that the log-density is the log of an unbiased estimate, whose random numbers come from
@@ -90,7 +94,11 @@ def signature_with_common_options(cls, base):
 
 def options_unknown_to(cls):
     """Return those of the common options that a sampler's class does not have."""
-    has = {"target_accept": cls.tunes_acceptance, "keep_gradients": cls.derivatives > 0}
+    has = {
+        "target_accept": cls.tunes_acceptance,
+        "keep_gradients": cls.derivatives > 0,
+        "pool_tuning": cls.learns_together or cls.follows,
+    }
     return {name for name, is_there in has.items() if not is_there}
 
 

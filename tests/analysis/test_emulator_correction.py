@@ -484,7 +484,7 @@ def step():
 
 @pytest.fixture(scope="module")
 def result(step):
-    return sample(step, draws=80, tune=20, chains=4, surrogate_draws=200)
+    return sample(step, draws=80, tune=20, chains=4)
 
 
 def test_moves_are_what_has_been_drawn(result):
@@ -568,33 +568,6 @@ def test_a_poor_emulator_is_called_one(step, result, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     pk.expectation(few, lambda v: v["u"])
     assert any(said.startswith("The emulator corrects no averages") for said in messages(caplog))
-
-
-def test_draws_of_the_emulator(step, result, caplog):
-    caplog.set_level(logging.INFO, "pymc_kameleon")
-    drawn = result["surrogate_posterior"]
-    assert dict(drawn.sizes)["draw"] == 200
-    assert set(drawn.data_vars) == {"beta", "u", "sum"}
-    np.testing.assert_allclose(drawn["sum"], drawn["beta"].sum("beta_dim_0") + drawn["u"])
-    assert drawn.attrs["approximate"].startswith("draws of the emulator, not")
-    assert drawn.attrs["ess_share"] > 0.97
-    beta = drawn["beta"].values.reshape(-1, 2)
-    assert (np.abs(beta.mean(axis=0) - MEAN) < 0.15 * np.sqrt(np.diag(COVARIANCE))).all()
-    assert len(np.unique(beta[:, 0])) > 700  # a chain may stay where it was
-    pk.expectation(drawn, lambda v: v["u"])
-    assert messages(caplog)[-1].startswith("These are draws of the emulator, not of the posterior")
-
-
-def test_there_are_not_more_draws_than_ends(step, caplog):
-    caplog.set_level(logging.INFO, "pymc_kameleon")
-    few = sample(step, draws=12, tune=20, surrogate_draws=5000)
-    n = min(np.bincount(emulator_moves_of(few["emulator_moves"].to_dataset()).row)) * n_stops(3, 5)
-    assert few["surrogate_posterior"].sizes["draw"] == n
-    assert f"{n} draws of each chain, not 5000" in caplog.text
-    none = sample(step, draws=12, tune=0, surrogate_draws=3)
-    assert "surrogate_posterior" not in none.children
-    said = messages(caplog, logging.WARNING)
-    assert any("as the emulator has made no move after tuning" in one for one in said)
 
 
 def test_there_is_no_surrogate_of_the_log_density(result):

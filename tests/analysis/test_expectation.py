@@ -9,35 +9,29 @@ import pymc as pm
 import pytest
 import reference
 import xarray as xr
-from runs import assert_same, messages, resume, sample
+from runs import messages, resume, sample
 from scipy.stats import norm
-from threadpoolctl import threadpool_info, threadpool_limits
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis import (
     recomputed,
     summary,
     surrogate_correction,
-    surrogate_posterior,
     trust,
 )
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.model.functions import ModelOutputs
 from pymc_kameleon.samplers.surrogate import fit
-from pymc_kameleon.samplers.surrogate.active import search
 from pymc_kameleon.samplers.surrogate.density import Surrogate
 from pymc_kameleon.samplers.surrogate.moves import (
     Certificate,
     Moves,
     Spread,
     certificate,
-    draws_of_surrogate,
     ends_of_pairs,
-    moves_of,
     new_ends,
 )
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
-from pymc_kameleon.samplers.surrogate.second import with_second_surrogates
 
 # ---- known answers, with a surrogate that is far off --------------------------------------------
 
@@ -541,13 +535,14 @@ def step():
         return pk.SurrogateMetropolis(model=model, expensive=True)
 
 
-RUN = {"draws": 400, "tune": 300, "chains": 4, "surrogate_draws": 500, "random_seed": 3}
-RUN |= {"keep_evaluations": False}  # of which a process would know all, as most are exact
+RUN = {"draws": 400, "tune": 300, "chains": 4, "random_seed": 3}
 
 
 @pytest.fixture(scope="module")
 def result(step):
-    return sample(step, **RUN)
+    dt = sample(step, **RUN)
+    del dt["evaluations"]  # of which a process would know all, as most are exact
+    return dt
 
 
 MEAN = np.array([1, -1, 1, 2, norm.cdf(1)])
@@ -592,10 +587,7 @@ def test_they_outlive_files_and_interruptions(step, result, tmp_path):
         whole = resume(saved, step.model, draws=250, step=step)
         kept = whole["surrogate_moves"].to_dataset().load()
         assert kept.equals(result["surrogate_moves"].to_dataset())
-        drawn = whole["surrogate_posterior"].to_dataset()
-        xr.testing.assert_identical(drawn, result["surrogate_posterior"].to_dataset())
     stored = xr.open_datatree(tmp_path / "run.zarr", engine="zarr", consolidated=False)
-    xr.testing.assert_identical(stored["surrogate_posterior"].to_dataset().load(), drawn)
     file = tmp_path / "run.nc"
     whole.to_netcdf(file)
     expected = pk.expectation(result, everything, step.model)
@@ -671,164 +663,11 @@ def test_the_summary_computes_what_it_shows(step, result, monkeypatch):
     assert (table["gain"][["x[u]", "x[v]", "t"]] > 2).all()
 
 
-def test_draws_of_the_surrogate_are_like_those_of_the_posterior(step, result, caplog):
-    caplog.set_level(logging.INFO, "pymc_kameleon")
-    drawn, posterior = result["surrogate_posterior"], result["posterior"]
-    assert dict(drawn.sizes) == dict(posterior.sizes) | {"draw": 500}
-    assert {name: v.dtype for name, v in drawn.items()} == {n: posterior[n].dtype for n in drawn}
-    np.testing.assert_allclose(drawn["y"], drawn["x"][..., 0] + drawn["t"])
-    values = everything(dict(drawn.data_vars)).reshape(2000, 5)
-    sd = np.array([1, 3, 1, np.sqrt(2), np.sqrt(MEAN[4] * (1 - MEAN[4]))])
-    assert (np.abs(values.mean(axis=0) - MEAN) < 0.12 * sd).all()
-    np.testing.assert_allclose(values.std(axis=0), sd, rtol=0.12)
-    assert len(np.unique(values[:, 0])) > 1990
-    assert "draws of the surrogate" in drawn.attrs["approximate"]
-    assert drawn.attrs["ess_share"] > 0.9
-    assert drawn.attrs["accept_prob"] == pytest.approx(
-        float(result["surrogate_moves"]["accept_prob"].mean())
-    )
-    table = pk.summary(drawn, model=step.model)
-    assert table["mean"]["t"] == pytest.approx(values[:, 2].mean(), abs=0.02)
-    assert messages(caplog)[0].startswith("These are draws of the surrogate, not of the pos")
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_search")
-def test_draws_of_the_surrogate_do_not_depend_on_cores(step, caplog, monkeypatch):
-    """And the log says how close they are."""
-    caplog.set_level(logging.INFO, "pymc_kameleon")
-    monkeypatch.setattr(surrogate_posterior, "CLOSE_SHARE", 0)
-    monkeypatch.setattr(surrogate_posterior, "LEAST_CERTIFIED", 0)
-    options = {"draws": 20, "tune": 50, "surrogate_draws": 10}
-    one, two = (sample(step, cores=cores, **options) for cores in (1, 2))
-    assert_same(one, two, ["posterior", "surrogate_posterior"])
-    said = [own for own in messages(caplog) if "surrogate_posterior" in own]
-    begin = "surrogate_posterior: 20 draws, approximate (effective share"
-    assert [own.startswith(begin) for own in said] == [True, True]
-
-
-@pytest.mark.slow
-def test_surrogates_learn_from_other_chains_after_tuning(step, monkeypatch):
-    """So draws of them are better than the one that was frozen, and differ by chain."""
-    monkeypatch.setattr(search, "MOST_FOR_ALL", 12)  # a longer search leaves little to learn
-    dt = sample(step, draws=40, tune=2, chains=4, surrogate_draws=4000)
-    drawn, kept = dt["surrogate_posterior"], dt["surrogate_moves"].to_dataset()
-    assert drawn.attrs["learned_from_other_chains"] == 1
-    moves = moves_of(kept, dt["learned"].to_dataset())
-    better, all_are = with_second_surrogates(moves)
-    assert all_are
-    frozen, learned = certificate(moves), certificate(better)
-    assert learned.sd_log_w < 0.7 * frozen.sd_log_w
-    assert drawn.attrs["sd_log_w"] == pytest.approx(learned.sd_log_w, rel=1e-3)  # last bits differ
-    found = pk.expectation(drawn, everything, step.model)
-    means = everything(dict(drawn.data_vars)).mean(axis=1)
-    assert (found.mcse >= np.sqrt(0.75 * np.square(means - means.mean(axis=0)).sum(axis=0))).all()
-    assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
-    table = pk.summary(drawn, ["t"], round_to="none", model=step.model)
-    assert table.loc["t", "mcse_mean"] == pytest.approx(found.mcse[2], rel=0.02)
-    sds = drawn["t"].std(dim="draw").values
-    assert table.loc["t", "mcse_sd"] > np.sqrt(0.7 * np.square(sds - sds.mean()).sum())
-
-
-@pytest.mark.slow
-def test_a_surrogate_does_not_learn_from_the_chain_that_it_is_judged_by(step):
-    dt = sample(step, draws=40, tune=12, chains=4)
-    moves = moves_of(dt["surrogate_moves"].to_dataset(), dt["learned"].to_dataset())
-    seen = moves.seen.copy()
-    seen[2, :, -1] -= 5 * np.arange(40) % 3
-    before, after = (
-        with_second_surrogates(moves._replace(seen=own))[0].log_s for own in (moves.seen, seen)
-    )
-    x = moves.start[:9]
-    same = [np.array_equal(before[row](x), after[row](x)) for row in range(4)]
-    assert same == [False, False, True, False]
-
-
-@pytest.mark.usefixtures("without_search")
-def test_surrogates_that_learned_nothing_have_no_standard_error(step):
-    alone = sample(step, draws=60, tune=12, chains=1, surrogate_draws=50)["surrogate_posterior"]
-    assert alone.attrs["learned_from_other_chains"] == 0
-    assert np.isnan(pk.expectation(alone, everything, step.model).mcse).all()
-
-
-def test_draws_of_a_poor_surrogate_are_of_the_surrogate():
-    """From draws that are somewhere else."""
-    parameters, n = spoilt(), 20_000
-    x, _ = stationary(n, chains=1)
-    axis = np.linspace(-12, 12, 481)
-    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    s = np.exp(log_s_of(parameters)(grid))
-    mean = s @ functions(grid) / s.sum()
-    found = functions(draws_of_surrogate(parameters, x[0], n))
-    deviation = (found.mean(axis=0) - mean) / found.std(axis=0)
-    assert np.abs(deviation).max() < 0.03
-    assert np.abs((functions(x[0]).mean(axis=0) - mean) / found.std(axis=0)).max() > 0.2
-    a, again, b = (draws_of_surrogate(parameters, start, 500) for start in (x[0], x[0], x[0] + 0.1))
-    np.testing.assert_array_equal(a, again)
-    assert abs(np.corrcoef(a[:, 0], b[:, 0])[0, 1]) < 0.2
-
-
-@pytest.mark.usefixtures("without_search")
-def test_draws_of_a_poor_surrogate_are_warned_of(step, caplog, monkeypatch):
-    found = certificate(stationary(500)[1])
-    assert found.ess_share < surrogate_posterior.CLOSE_SHARE
-    monkeypatch.setattr(surrogate_posterior, "certificate", lambda moves: found)
-    poor = sample(step, draws=20, tune=50, surrogate_draws=3)
-    said = messages(caplog, logging.WARNING)[-1]
-    assert said.startswith("The draws in surrogate_posterior may be far from the posterior (eff")
-    assert poor["surrogate_posterior"].attrs["ess_share"] == found.ess_share
-    assert poor["surrogate_posterior"].sizes["draw"] == 3
-
-
-@pytest.mark.slow
-def test_draws_of_the_surrogate_are_not_worth_a_run(step, caplog, monkeypatch, tmp_path):
-    """If they cannot be made, there is the posterior; a store has them, or leaves them, too."""
-    path = tmp_path / "run.zarr"
-    unknown = certificate(stationary(500)[1])._replace(pareto_k=np.nan)
-    with monkeypatch.context() as patch:
-        patch.setattr(surrogate_posterior, "certificate", lambda moves: unknown)
-        sample(step, draws=20, surrogate_draws=3, store=path)
-    with xr.open_datatree(path, engine="zarr", consolidated=False) as stored:
-        assert np.isnan(stored["surrogate_posterior"].attrs["pareto_k"])
-    resume(path, step.model, step=step, draws=10, surrogate_draws=0)
-    with xr.open_datatree(path, engine="zarr", consolidated=False) as stored:
-        assert "surrogate_posterior" not in stored.children
-
-    threads = []
-
-    def failing(*arguments):
-        threads.extend(pool["num_threads"] for pool in threadpool_info())
-        raise ArithmeticError("singular")
-
-    monkeypatch.setattr(surrogate_posterior, "draws_of_surrogate", failing)
-    with threadpool_limits(2):  # with which a fit may take ten times as long
-        dt = sample(step, draws=20, surrogate_draws=3)
-    assert set(threads) == {1}
-    assert dt["posterior"].sizes["draw"] == 20
-    assert "There is no surrogate_posterior, as this failed" in caplog.messages[-1]
-
-
-def test_there_may_be_no_draws_of_a_surrogate(step, caplog):
-    none = sample(step, draws=20, tune=0, surrogate_draws=3)
-    assert "surrogate_posterior" not in none.children
-    assert "There is no surrogate_posterior" in messages(caplog, logging.WARNING)[-1]
-    model = step.model
-    x, t = model.value_vars
-    two = [pk.SurrogateMetropolis([x], model=model), pk.SurrogateMetropolis([t], model=model)]
-    for other in (pk.baselines.RWM(model=model), two):
-        with pytest.raises(ValueError, match=r"surrogate_draws needs a surrogate of the whole"):
-            sample(other, surrogate_draws=3)
-    with pytest.raises(ValueError, match="surrogate_draws"):
-        sample(step, surrogate_draws=-1)
-
-
 @pytest.mark.usefixtures("without_search")
 def test_the_step_may_have_another_order(step):
     """Its coordinates are in the order of its variables, and a model's in that of the model."""
     other = pk.SurrogateMetropolis(["t", "x"], model=step.model)
-    dt = sample(other, draws=400, tune=300, chains=4, surrogate_draws=500)
-    approximate = everything(dict(dt["surrogate_posterior"].data_vars)).mean(axis=(0, 1))
-    np.testing.assert_allclose(approximate, MEAN, atol=0.3)
+    dt = sample(other, draws=400, tune=300, chains=4)
     assert dt["surrogate_moves"]["coordinate"].values.tolist()[0] == "t_log__"
     found = pk.expectation(dt, everything, step.model)
     assert (np.abs(found.mean - MEAN) < 4 * found.mcse).all()
@@ -848,7 +687,8 @@ def test_draws_may_be_left_out(step, result):
 
 def test_too_little_corrects_nothing(step, result):
     """One chain has no others, and eight moves of each are needed; no model is, then."""
-    untuned = sample(step, tune=0, keep_evaluations=False)
+    untuned = sample(step, tune=0)
+    del untuned["evaluations"]
     for part in (result.isel(chain=[0]), result.isel(draw=slice(9)), untuned):
         found = pk.expectation(part, everything)
         np.testing.assert_array_equal(found, pk.expectation(part["posterior"], everything))

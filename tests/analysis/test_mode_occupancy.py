@@ -265,9 +265,7 @@ def test_what_one_mode_does_not_tell_is_not_printed():
 
 
 def test_there_have_to_be_draws():
-    with pytest.raises(
-        ValueError, match=r"no draws after tuning: go on with pk\.sample\(resume=dt"
-    ):
+    with pytest.raises(ValueError, match=r"no draws after tuning: go on with pk\.resume\(dt"):
         pk.mode_occupancy(xr.Dataset({"x": (("chain", "draw"), np.zeros((4, 0)))}))
 
 

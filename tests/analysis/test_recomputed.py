@@ -106,24 +106,6 @@ def test_a_black_box_is_not_called_again(result, caplog):
 
 
 @pytest.mark.slow
-def test_draws_of_the_surrogate_do_not_call_it(caplog):
-    caplog.set_level(logging.INFO, "pymc_kameleon")
-    step = pk.SurrogateMetropolis(model=MODEL, expensive=True)
-    options = {"draws": 20, "tune": 100, "random_seed": 5}
-    calls.clear()
-    without, n = sample(step, **options), len(calls)
-    calls.clear()
-    dt = sample(step, surrogate_draws=10, **options)
-    assert len(calls) <= n
-    drawn = dt["surrogate_posterior"]
-    assert list(drawn) == [name for name in dt["posterior"] if name != "mu"]
-    assert drawn["sum"].shape == (2, 10, 2)
-    said = "surrogate_posterior has no mu: computing that would call simulator."
-    assert said in messages(caplog, logging.INFO)
-    assert without["posterior"].equals(dt["posterior"])
-
-
-@pytest.mark.slow
 def test_without_its_model_there_are_coordinates(result, caplog, monkeypatch):
     """A file knows no model, but the coordinates x, and log t."""
     monkeypatch.setattr(recomputed, "model_of", lambda dt: None)

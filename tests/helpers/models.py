@@ -11,6 +11,8 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph import Apply, Op
 
+import pymc_kameleon as pk
+
 
 @cache
 def mixed():
@@ -93,6 +95,19 @@ def _box():
 def box(function=standard_normal):
     """Return the one black box that all tests use, now with this function, and its model."""
     op, model = _box()
+    op.function, op.count = function, 0
+    return op, model
+
+
+@cache
+def _guarded_box(options):
+    op = Counting()
+    return op, black_box(pk.black_box(op, **dict(options)))
+
+
+def guarded_box(function, **options):
+    """Return such a box with options of `pk.black_box`, and its model."""
+    op, model = _guarded_box(tuple(options.items()))
     op.function, op.count = function, 0
     return op, model
 

@@ -1,5 +1,6 @@
 """Short and quiet runs, and whether two of them are the same."""
 
+import inspect
 import logging
 import pickle
 
@@ -24,8 +25,16 @@ def sample(step, **kwargs):
     return pk.sample(step=step, **QUIET | defaults | kwargs)
 
 
+def unpooled(step, pool_tuning=False):
+    """Return the step with chains that do not learn from one another, if they would."""
+    if "pool_tuning" not in inspect.signature(type(step)).parameters or pool_tuning:
+        return step
+    _, arguments = step.__getnewargs_ex__()
+    return type(step)(**arguments | {"pool_tuning": False})
+
+
 def resume(result, model, draws=30, **kwargs):
-    return pk.sample(draws, resume=result, model=model, **QUIET | kwargs)
+    return pk.resume(result, draws, model=model, **QUIET | kwargs)
 
 
 def assert_same(one, other, groups=DRAWN):

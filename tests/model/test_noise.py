@@ -10,7 +10,7 @@ import pytest
 from models import box
 from noisy import normal_from, sd_at, toy
 from pymc.exceptions import SamplingError
-from runs import QUIET, assert_same, messages, resume, sample
+from runs import QUIET, assert_same, messages, resume, sample, unpooled
 from scipy import stats
 
 import pymc_kameleon as pk
@@ -106,7 +106,7 @@ def test_pauses_and_portions_do_not_refresh_it():
 def test_the_noise_is_the_chains_own_wherever_it_runs():
     """The same in threads, in turn, and through PyMC's forked workers; and that of no other."""
     step = step_of(pk.GAM)
-    one, two = (sample(step, cores=cores, pool_tuning=False) for cores in (1, 2))
+    one, two = (sample(unpooled(step), cores=cores) for cores in (1, 2))
     assert_same(one, two)
     with toy():
         forked = pm.sample(30, tune=50, chains=2, cores=2, random_seed=7, step=step, **QUIET)

@@ -103,14 +103,14 @@ def test_a_result_without_draws(step, tmp_path):
         assert posterior["city"].values.tolist() == ["Bergen", "Aarhus"]
         assert result["sample_stats"]["lp"].shape == (2, 0)
         for function in (pk.mode_occupancy, pk.plot_modes, pk.plot_learned, pk.plot_proposals):
-            with pytest.raises(ValueError, match=r"no draws after tuning: go on with pk\.sample"):
+            with pytest.raises(ValueError, match=r"no draws after tuning: go on with pk\.resume"):
                 function(result)
         for function in (pk.summary, lambda dt: pk.expectation(dt, lambda v: v["s"])):
             with pytest.raises(ValueError, match="no draws"):
                 function(result)
     whole = sample(step)
     for source in (stopped, tmp_path / "run.nc", path):
-        assert_same(pk.sample(resume=source, model=step.model, **QUIET), whole)
+        assert_same(pk.resume(source, model=step.model, **QUIET), whole)
 
 
 def test_what_cannot_be_read(written, step, tmp_path):

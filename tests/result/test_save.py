@@ -25,8 +25,8 @@ with pm.Model():
     dt.to_netcdf("run.nc")
     loaded = xr.load_datatree("run.nc")
     assert loaded["posterior"].equals(dt["posterior"].load())
-    again = pk.sample(10, resume="run.zarr", **quiet)
-    both = pk.sample(10, resume=loaded, **quiet)
+    again = pk.resume("run.zarr", 10, **quiet)
+    both = pk.resume(loaded, 10, **quiet)
 assert both["posterior"].equals(again["posterior"].load())
 print(pk.__file__, both["posterior"]["x"].shape)
 """
@@ -78,9 +78,9 @@ def test_what_saving_needs_is_installed_with_it(tmp_path):
 def test_a_result_is_written_over_the_file_that_it_goes_on_from(saved, line, tmp_path):
     file = tmp_path / "run.nc"
     saved.to_netcdf(file)
-    longer = pk.sample(10, resume=xr.open_datatree(file), model=line, **QUIET)
+    longer = pk.resume(xr.open_datatree(file), 10, model=line, **QUIET)
     longer.to_netcdf(file)
-    longest = pk.sample(10, resume=xr.load_datatree(file), model=line, **QUIET)
+    longest = pk.resume(xr.load_datatree(file), 10, model=line, **QUIET)
     longest.to_netcdf(file)
     assert xr.load_datatree(file)["posterior"].sizes["draw"] == 40
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import faults
@@ -67,7 +68,7 @@ def path(tmp_path):
 
 
 def resume(source, model, draws=None, **options):
-    return pk.sample(draws, resume=source, model=model, **QUIET | options)
+    return pk.resume(source, draws, model=model, **QUIET | options)
 
 
 def one_by_one(monkeypatch):
@@ -104,7 +105,7 @@ def test_a_store_keeps_the_order_of_variables(path):
             pm.Normal(name)
         step = pk.baselines.RWM()
         made = [sample(step, store=path, draws=4, tune=4)]
-        made.append(pk.sample(resume=path, **QUIET))
+        made.append(pk.resume(path, **QUIET))
     for result in made:
         assert list(result["posterior"].data_vars) == names
 
@@ -265,7 +266,7 @@ def test_resumes_after_kill_9(writes, walk, whole, tmp_path):
     )
     assert ended.stdout.split() == ["9"] * len(writes), ended.stderr
     for n in writes:
-        said = r"not ended, or was killed: pk\.sample\(resume='.*chains have made \d.* of 80 draws"
+        said = r"not ended, or was killed: pk\.resume\('.*chains have made \d.* of 80 draws"
         with pytest.raises(ValueError, match=said):
             pk.load(tmp_path / f"{n}.zarr")
         assert_same(resume(tmp_path / f"{n}.zarr", walk.model), whole, (*DRAWN, *WARMUP))
@@ -416,11 +417,11 @@ def _columns(step):
 def test_a_store_that_exists_is_refused(walk, path):
     sample(walk, store=path, draws=5)
     half = sample(walk, draws=5)
-    with pytest.raises(ValueError, match=r"run\.zarr exists. pk.sample\(resume='.*run\.zarr'\)"):
+    with pytest.raises(ValueError, match=r"run\.zarr exists. pk\.resume\('.*run\.zarr'\)"):
         sample(walk, store=path)
     with pytest.raises(ValueError, match="exists"):
         resume(half, walk.model, 5, store=path)
-    with pytest.raises(ValueError, match=r"goes on in it, .*run\.zarr: leave out store="):
+    with pytest.raises(ValueError, match=r"in its own store, .*run\.zarr: leave out store="):
         resume(path, walk.model, 5, store=path.with_name("other.zarr"))
     assert resume(path, walk.model, 5, store=path)["posterior"].sizes["draw"] == 10
 
@@ -478,17 +479,21 @@ def test_a_store_that_another_process_writes_is_refused(walk, path, monkeypatch)
 
 def test_a_store_that_another_run_writes_is_refused(walk, path, monkeypatch):
     monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.1)
-    refused = threading.Event()
-    running = sample(
-        walk, store=path, blocking=False, callback=lambda run, draw: refused.wait(faults.HANGING)
-    )
-    try:
-        with pytest.raises(ValueError, match="Another run writes"):
-            resume(path, walk.model)
-    finally:
-        refused.set()
-        running.stop()
-    resume(path, walk.model, 5)
+    arrived, refused = threading.Event(), threading.Event()
+
+    def wait(run, draw):
+        arrived.set()
+        refused.wait(faults.HANGING)
+
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(sample, walk, store=path, callback=wait)
+        try:
+            assert arrived.wait(faults.HANGING)
+            with pytest.raises(ValueError, match="Another run writes"):
+                resume(path, walk.model)
+        finally:
+            refused.set()
+    assert_same(resume(path, walk.model, 5).isel(draw=slice(30)), running.result())
 
 
 def test_whatever_is_no_store_is_refused(walk, path, tmp_path):
@@ -542,8 +547,6 @@ def test_settled_and_finished(walk, path, caplog):
     assert result["posterior"].sizes["draw"] == 1030
     assert any("It makes 1000 more; draws=" in one for one in caplog.messages)
     assert resume(path, walk.model, draws=5)["posterior"].sizes["draw"] == 35
-    with pytest.raises(ValueError, match="tune is settled by resume"):
-        resume(path, walk.model, tune=5)
 
 
 def cut(file):

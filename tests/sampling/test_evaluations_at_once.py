@@ -4,6 +4,7 @@ import json
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from multiprocessing import Value
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from simulated import banana, bend, simulator
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.draws_of_result import Draws
+from pymc_kameleon.model.failures import OnFailure
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains, superchains_of
 from pymc_kameleon.samplers.surrogate import metropolis
 from pymc_kameleon.samplers.surrogate.active import search as active
@@ -36,7 +38,7 @@ ALL = (*DRAWN, "warmup_sample_stats", "learned")
 CALLS = Value("q", 0)
 """Of the black box, in all processes."""
 
-AT_ONCE = {"evaluations_at_once": 16, "max_evaluations": 700, "random_seed": 1}
+AT_ONCE = {"max_concurrent": 16, "max_evaluations": 700, "random_seed": 1}
 
 
 class Switch:
@@ -146,7 +148,7 @@ def test_the_way_goes_on_in_batches(surrogate, usual, rounds, monkeypatch):
         learn_from(chains, rng)
 
     monkeypatch.setattr(metropolis.learning, "learn_from", noted)
-    options = {"evaluations_at_once": 64, "max_evaluations": 1500}
+    options = {"max_concurrent": 64, "max_evaluations": 1500}
     run(surrogate, **options)
     assert sum(rounds) > metropolis.WARM_START_BUDGET * 2
     assert len(rounds) < 16
@@ -199,8 +201,8 @@ def test_points_may_be_rejected_on_the_way(surrogate, usual, caplog):
             raise ZeroDivisionError("as told")
         return Switch.usual(x)
 
-    Switch.function = fails
-    dt = run(surrogate, on_error="reject", max_evaluations=300)
+    Switch.function = partial(OnFailure("reject").call, fails)
+    dt = run(surrogate, max_evaluations=300)
     assert dt["posterior"].attrs["rejected_errors"] > 0
     assert dt["posterior"]["x"].values[..., 0].max() <= 1.5
     assert "as told" in " ".join(messages(caplog))
@@ -228,10 +230,12 @@ def test_a_way_that_was_stopped_goes_on(surrogate, alone, usual, tmp_path):
         return Switch.usual(x)
 
     Switch.function, CALLS.value, store = interrupted, 0, tmp_path / "run.zarr"
-    with pytest.raises(KeyboardInterrupt, match=r"resume='.*run.zarr'\) goes on after \d+ eval"):
+    with pytest.raises(
+        KeyboardInterrupt, match=r"pk.resume\('.*run.zarr'\) goes on after \d+ eval"
+    ):
         run(surrogate, store=store)
     Switch.function = Switch.usual
-    dt = pk.sample(resume=store, step=surrogate, model=surrogate.model, cores=1, **QUIET)
+    dt = pk.resume(store, step=surrogate, model=surrogate.model, cores=1, **QUIET)
     assert_same(dt, alone[0], DRAWN)
     assert CALLS.value <= 700 + 4  # and checks that the log-density is what it was
 
@@ -264,7 +268,7 @@ def test_others_begin_where_the_first_one_is_if_nothing_guides_them(surrogate, u
 
     Switch.function = bounded
     starts = [{"x": [30.0, 0.2]}, *({"x": [100.0 + k, 0]} for k in range(3))]
-    options = {"initvals": starts, "chains": 4, "max_evaluations": 200, "evaluations_at_once": 4}
+    options = {"initvals": starts, "chains": 4, "max_evaluations": 200, "max_concurrent": 4}
     one = run(surrogate, **options)
     assert_same(run(surrogate, cores=3, **options), one, DRAWN)
 
@@ -335,7 +339,7 @@ def test_other_steps_have_ways_too(of_two, surrogate_of_x, other, monkeypatch):
     monkeypatch.setattr(active.Search, "__init__", noted)
     step = [surrogate_of_x, other([of_two["y"]], model=of_two)]
     step[1].n_trials = 0
-    options = {"chains": 4, "tune": 8, "draws": 5, "evaluations_at_once": 4, "model": of_two}
+    options = {"chains": 4, "tune": 8, "draws": 5, "max_concurrent": 4, "model": of_two}
     options |= {"random_seed": 1, "cores": 1} | QUIET
     CALLS.value = 0
     dt = pk.sample(step=step, **options)
@@ -348,7 +352,7 @@ def test_other_steps_have_ways_too(of_two, surrogate_of_x, other, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_lengths_are_those_of_four_chains_together(surrogate):
-    dt = run(surrogate, max_evaluations=None, chains=8, evaluations_at_once=2)
+    dt = run(surrogate, max_evaluations=None, chains=8, max_concurrent=2)
     assert dt["posterior"].sizes == {"chain": 8, "draw": 500, "x_dim_0": 2}
     assert dt["posterior"].attrs["tuning_steps"] == 500
 
@@ -357,8 +361,8 @@ def test_samplers_that_search_for_themselves_have_chains_alone(counting, caplog)
     options = {"draws": 10, "tune": 10, "random_seed": 1, "model": counting} | QUIET
     step = pk.baselines.AM(model=counting)
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
-        many = pk.sample(step=step, evaluations_at_once=5, cores=1, **options)
-    said = "evaluations_at_once sets the number of chains, and nothing else: with AM each chain"
+        many = pk.sample(step=step, max_concurrent=5, cores=1, **options)
+    said = "max_concurrent sets the number of chains, and nothing else: with AM each chain"
     assert any(message.startswith(said) for message in messages(caplog))
     assert_same(many, pk.sample(step=step, chains=5, cores=1, **options), DRAWN)
     assert "superchains" not in many["posterior"].attrs
@@ -384,7 +388,7 @@ def test_values_of_starts_are_not_taken_for_those_elsewhere(monkeypatch):
 
     monkeypatch.setattr(pk.EmulatorMetropolis, "_first_point", noted)
     options = {"tune": 4, "draws": 4, "random_seed": 1, "cores": 1, "model": model} | QUIET
-    pk.sample(step=step, evaluations_at_once=4, **options)
+    pk.sample(step=step, max_concurrent=4, **options)
     assert len(seen) >= 4
     np.testing.assert_allclose(seen, 0, atol=1e-9)
 
@@ -393,7 +397,7 @@ def test_values_of_starts_are_not_taken_for_those_elsewhere(monkeypatch):
 def test_emulators_go_many_at_a_time():
     step = pk.EmulatorMetropolis(model=banana())
     step.n_trials = 0  # which count for the first run alone
-    options = {"step": step, "evaluations_at_once": 8, "max_evaluations": 200, "chains": 8}
+    options = {"step": step, "max_concurrent": 8, "max_evaluations": 200, "chains": 8}
     options |= {"random_seed": 1, "model": step.model} | QUIET
     one = pk.sample(cores=1, **options)
     assert one["posterior"].sizes["chain"] == 8
@@ -446,7 +450,7 @@ def test_nested_r_hat_sees_chains_that_stay_where_they_began():
 @pytest.mark.usefixtures("without_search")
 def test_superchains_of_one_chain_tell_nothing(surrogate):
     """R-hat of four chains is the usual one; others are left out."""
-    dt = run(surrogate, chains=4, evaluations_at_once=4, max_evaluations=None, tune=20, draws=20)
+    dt = run(surrogate, chains=4, max_concurrent=4, max_evaluations=None, tune=20, draws=20)
     assert superchains_of(dt["posterior"].to_dataset()) is None
     assert "r_hat_nested" not in pk.summary(dt["posterior"])
     for n in range(1, 9):
@@ -491,7 +495,7 @@ def test_chains_that_differ_are_told(surrogate, alone, caplog):
     half = np.random.default_rng(1).standard_normal(-(-x.sizes["draw"] // 2))
     x.values[:] = np.concatenate([half, half[::-1]])[: x.sizes["draw"], None]  # no half differs
     dt["posterior"]["x"] = x
-    check = Finish(surrogate.model, {}, True, False, False, None).check
+    check = Finish(surrogate.model, {}, True, False, None).check
     check(dt)
     assert "same distribution" not in " ".join(messages(caplog))
     x.values += np.repeat([0.0, 3.0], 8)[:, None, None]
@@ -515,19 +519,13 @@ def test_superchains_are_of_neighbours(n):
 def test_what_is_no_number(counting, wrong):
     """It is refused before the model is called."""
     CALLS.value = 0
-    with pytest.raises(ValueError, match="evaluations_at_once must be an integer from 1 on"):
-        pk.sample(model=counting, evaluations_at_once=wrong)
+    with pytest.raises(ValueError, match="max_concurrent must be an integer from 1 on"):
+        pk.sample(model=counting, max_concurrent=wrong)
     assert CALLS.value == 0
 
 
 def test_too_few_evaluations_for_so_many_chains(surrogate):
-    with pytest.raises(ValueError, match="by a smaller evaluations_at_once than 64"):
-        run(surrogate, evaluations_at_once=64, max_evaluations=100)
+    with pytest.raises(ValueError, match="by a smaller max_concurrent than 64"):
+        run(surrogate, max_concurrent=64, max_evaluations=100)
     with pytest.raises(ValueError, match=r"fewer chains\.$"):
-        run(surrogate, evaluations_at_once=64, chains=4, max_evaluations=10)
-
-
-@pytest.mark.slow
-def test_it_is_settled_by_resume(alone, counting):
-    with pytest.raises(ValueError, match="evaluations_at_once is settled by resume"):
-        pk.sample(resume=alone[0], evaluations_at_once=4, model=counting)
+        run(surrogate, max_concurrent=64, chains=4, max_evaluations=10)

@@ -17,6 +17,7 @@ from runs import DRAWN, QUIET, assert_same, messages
 from simulated import growth, simulator
 
 import pymc_kameleon as pk
+from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.sampling import chain_of_run, run
 from pymc_kameleon.sampling.outcome import Finish
 
@@ -102,7 +103,7 @@ def limited(step, n, **options):
 
 
 def resumed(result, step, **options):
-    return pk.sample(resume=result, step=step, model=step.model, **QUIET, **options)
+    return pk.resume(result, step=step, model=step.model, **QUIET, **options)
 
 
 def n_logp(result):
@@ -236,7 +237,7 @@ def test_there_must_be_enough_for_all_chains(surrogate, plain_walk):
             limited(step, n - 1, chains=chains)
 
 
-def test_of_few_evaluations_there_are_two_chains(surrogate, request):
+def test_of_few_evaluations_there_are_two_chains(surrogate, request, monkeypatch):
     """And what a way has evaluated where it ends, it does not evaluate again."""
     seen = []
 
@@ -245,7 +246,9 @@ def test_of_few_evaluations_there_are_two_chains(surrogate, request):
         return Switch.usual(x)
 
     Switch.function = noted
-    result = limited(surrogate, 79, cores=1, check_repeatable=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelLogp, "looks_again", False)
+        result = limited(surrogate, 79, cores=1)
     assert result["posterior"].sizes["chain"] == 2
     assert len(seen) == n_logp(result) > 75
     assert len(set(seen)) == len(seen)
@@ -269,7 +272,7 @@ def test_hopeless_runs_evaluate_nothing(surrogate, counting):
         pk.sample(step=pk.SurrogateMetropolis, model=counting, max_evaluations=1, **QUIET)
     for options in {"draws": 10}, {"max_evaluations": 3}:
         with pytest.raises(ValueError, match=r"do not suffice.*: [0-3] are left"):
-            pk.sample(resume=first, model=counting, **options, **QUIET)
+            pk.resume(first, model=counting, **options, **QUIET)
     assert n_calls() == 0
 
 
@@ -381,7 +384,7 @@ def test_evaluations_that_resuming_takes_are_among_them(
     with monkeypatch.context() as patch:
         stop_when(patch, stage)
         part = limited(surrogate, 130, cores=1)
-    result = pk.sample(resume=part, model=surrogate.model, **QUIET)  # the step is made again
+    result = pk.resume(part, model=surrogate.model, **QUIET)  # the step is made again
     assert n_calls() <= 130
     n = result["posterior"].sizes["draw"]
     assert expected["posterior"].sizes["draw"] - 3 <= n <= expected["posterior"].sizes["draw"]
@@ -506,7 +509,7 @@ def test_calls_that_show_that_evaluations_can_be_reused_are_among_them():
     first = limited(step, 100, cores=1)
     for n in 100, 101, 102, 103:
         n_calls()
-        limited(step, n, cores=1, evaluations=first)
+        limited(step, n, cores=1, reuse=first)
         assert n_calls() <= n
 
 

@@ -11,11 +11,10 @@ import pytest
 from models import box, standard_normal
 from pymc.progress_bar import MCMCProgressBarManager
 from rich.console import Console
-from rich.theme import Theme
 from runs import messages
 
 import pymc_kameleon as pk
-from pymc_kameleon.model.pymc_internals import DrawStats
+from pymc_kameleon.model.pymc_internals import DrawStats, default_progress_theme
 from pymc_kameleon.sampling import progress, run
 from pymc_kameleon.sampling.progress import Progress, Row, remaining, seconds_left, speed
 from pymc_kameleon.step.job import NO_SEARCH, SearchSoFar
@@ -282,7 +281,7 @@ def sample(steps, draws=100, **kwargs):
 class Recorder:
     """Keeps all pictures."""
 
-    def __init__(self, shown, theme=None):
+    def __init__(self, shown):
         self.shown, self.pictures = shown, []
 
     def start(self):
@@ -312,7 +311,7 @@ def recorders(monkeypatch):
 @pytest.mark.parametrize("option", ["split", "combined"])
 def test_it_follows_all_draws(option, walks, pair, recorders):
     half = sample(walks, progressbar=option, discard_tuned_samples=False)
-    pk.sample(70, resume=half, model=pair, progressbar=option, **QUIET | {"random_seed": None})
+    pk.resume(half, 70, model=pair, progressbar=option, **QUIET | {"random_seed": None})
     share = 3 if option == "combined" else 1
     groups = ("sample_stats", "warmup_sample_stats")
     counts = sum(half[group]["n_logp"].sum(["draw", "n_logp_dim_0"]).values for group in groups)
@@ -378,20 +377,16 @@ def test_it_is_shown(option, walks, capsys, monkeypatch):
     assert capsys.readouterr().out == ""
 
 
-def test_stuck_chains_are_red_and_others_have_the_colours_of_the_theme(walks):
+def test_stuck_chains_are_red(walks):
     chains = [chain(i, walks, 2000, 1.0, 10) for i in range(2)]
     for own in chains[0].last_stats:
         own.stuck = True
-    theme = Theme({"bar.finished": "rgb(1,2,3)"})
-    shown = Progress(chains, True, theme)
-    console = Console(
-        file=StringIO(), force_terminal=True, color_system="truecolor", theme=theme, width=80
-    )
+    shown = Progress(chains, True)
+    console = Console(file=StringIO(), force_terminal=True, theme=default_progress_theme, width=80)
     console.print(shown._display)
     stuck, other = console.file.getvalue().splitlines()[-2:]
-    assert ("\x1b[31m" in stuck, "\x1b[38;2;1;2;3m" in stuck) == (True, False)
-    assert ("\x1b[31m" in other, "\x1b[38;2;1;2;3m" in other) == (False, True)
-    assert str(shown._display._live.console.get_style("bar.finished")) == "rgb(1,2,3)"
+    assert "\x1b[31m" in stuck
+    assert "\x1b[31m" not in other
 
 
 @pytest.mark.parametrize("method", ["start", "show", "stop"])
@@ -413,11 +408,10 @@ def test_a_marimo_notebook_has_the_bar_of_pymc(walks, monkeypatch):
     marimo.output = SimpleNamespace(replace=shown.append, clear=lambda: None)
     marimo.Html = str
     monkeypatch.setitem(sys.modules, "marimo", marimo)
-    sample(walks, progressbar="split+stats", progressbar_theme="b { color: red }")
+    sample(walks, progressbar="split+stats")
     assert shown[-1].count("150/150 (100%)") == 3
     assert "Rwm x accept" in shown[-1]
     assert "in all" in shown[-1]
-    assert "b { color: red }" in shown[-1]
 
 
 # ---- through pm.sample --------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import faults
@@ -139,7 +140,7 @@ def test_what_is_not_enough_is_said(walk, enough, caplog):
         result = sample(walk, draws=n - 1, tune=100, chains=3, target_ess=1e5)
     assert result["posterior"].sizes["draw"] == n - 1
     (message,) = messages(caplog, logging.WARNING)
-    assert message == f"{n - 1} draws of 3 chains are not enough; pk.sample(resume=...) goes on."
+    assert message == f"{n - 1} draws of 3 chains are not enough; pk.resume(...) goes on."
     caplog.clear()
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         sample(walk, draws=n, tune=100, chains=3, target_ess=500)
@@ -232,7 +233,7 @@ def test_time_may_be_up(limit, walk, whole, by_one, monkeypatch, caplog):
     assert result["posterior"].sizes["draw"] == made // 2
     assert result["posterior"].attrs["sampling_time"] >= 131
     assert (
-        f"The time was up. The result has {made // 2} draws of 2 chains; pk.sample" in caplog.text
+        f"The time was up. The result has {made // 2} draws of 2 chains; pk.resume" in caplog.text
     )
     assert_same(resume(result, walk.model, None), whole, ALL)
 
@@ -330,94 +331,7 @@ def test_a_callback_inspects(walk, whole, by_one):
     assert lengths == [0, 0, 1, 11, 30]
 
 
-# ---- in the background ----------------------------------------------------------------------
-
-
-class Gate:
-    """Lets a black box pass, or wait."""
-
-    def __init__(self):
-        self.open, self.arrived = threading.Event(), threading.Event()
-
-    def __call__(self, x):
-        if x[0] < 1e6 and not self.open.is_set():
-            self.arrived.set()
-            assert self.open.wait(faults.HANGING)
-        return faults.wells(x)
-
-
-@pytest.fixture
-def gate(black_walk):
-    op, _ = box(faults.wells)
-    gate = Gate()
-    op.function = gate
-    yield gate
-    gate.open.set()
-    op.function = faults.wells
-
-
-def start(step, **options):
-    return sample(step, blocking=False, initvals={"x": np.array([0.1, 0.2])}, **options)
-
-
-def test_a_run_in_the_background(gate, black_walk):
-    running = start(black_walk)
-    assert gate.arrived.wait(faults.HANGING)
-    assert repr(running) == "<Run of 2 chains, running: 0 of 160 draws>"
-    assert not running.is_finished
-    with pytest.raises(TimeoutError, match=r"Not finished after 0\.01 seconds: <Run of 2 chains"):
-        running.wait(0.01)
-    there = running.inspect()
-    assert there["posterior"].sizes["draw"] == 0
-    gate.open.set()
-    result = running.wait()
-    assert running.is_finished
-    assert repr(running) == "<Run of 2 chains, finished: 160 of 160 draws>"
-    assert running.wait() is result
-    assert running.wait(0) is result
-    assert_same(running.inspect(), result, ALL)
-    expected = sample(black_walk, initvals={"x": np.array([0.1, 0.2])})
-    assert_same(result, expected, ALL)
-
-
-@pytest.mark.slow
-def test_a_run_in_the_background_is_inspected_while_it_runs(walk):
-    running = sample(walk, draws=100_000, cores=2, blocking=False)
-    there = [running.inspect() for _ in range(5)]
-    before = [tree.copy(deep=True) for tree in there]
-    result = running.stop()
-    assert running.stop() is result
-    for tree, copy in zip(there, before, strict=True):
-        assert tree.identical(copy)
-        if "posterior" in tree:
-            n = tree["posterior"].sizes["draw"]
-            assert tree["sample_stats"].sizes["draw"] == n
-            chains = tree["posterior"]["chain"]
-            n = min(n, result["posterior"].sizes["draw"])
-            both = [c for c in chains.values if c in result["posterior"]["chain"]]
-            for name, group in (("x", "posterior"), ("accept_prob", "sample_stats")):
-                one, other = (t[group][name].sel(chain=both)[:, :n] for t in (tree, result))
-                np.testing.assert_array_equal(one, other)
-        resumed = resume(tree, walk.model, 5)
-        assert np.isfinite(resumed["posterior"]["x"]).all()
-
-
-def test_stopped_before_the_first_draw(gate, black_walk):
-    """Nothing is lost then, and nothing is raised."""
-    running = start(black_walk)
-    assert gate.arrived.wait(faults.HANGING)
-    stopping = threading.Thread(target=running.stop)
-    stopping.start()
-    while not running._stop.is_set():
-        pass
-    gate.open.set()
-    stopping.join()
-    result = running.wait()
-    assert result["sampling_state"]["monitor_done"].values.max() <= 1
-    expected = sample(black_walk, initvals={"x": np.array([0.1, 0.2])})
-    resumed = resume(result, black_walk.model, None)
-    chains = resumed["posterior"]["chain"].values
-    assert_same(resumed, expected.sel(chain=chains), ALL)
+# ---- several runs, and what interrupts one -----------------------------------------------------
 
 
 @pytest.mark.slow
@@ -425,38 +339,13 @@ def test_two_runs_at_a_time(walk, black_walk):
     """Of the same step too; each as if it were alone."""
     box(faults.wells)
     runs = [(walk, 1, {}), (walk, 2, {"cores": 2}), (black_walk, 3, {}), (black_walk, 4, {})]
-    going = [
-        sample(step, random_seed=seed, blocking=False, draws=300, **options)
-        for step, seed, options in runs
-    ]
+    with ThreadPoolExecutor(len(runs)) as threads:
+        going = [
+            threads.submit(sample, step, random_seed=seed, draws=300, **options)
+            for step, seed, options in runs
+        ]
     for (step, seed, _), running in zip(runs, going, strict=True):
-        assert_same(running.wait(), sample(step, random_seed=seed, draws=300), ALL)
-
-
-def test_exceptions_arrive_at_wait(black_walk):
-    op, _ = box(faults.Raises((-np.inf, np.inf)))
-    running = start(black_walk)
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError, match="the solver broke down") as error:
-            running.wait()
-        where, how = error.value.__notes__
-        assert where.startswith("In chain 0, draw 0 of tuning, at ")
-        assert "attribute `result`" in how
-    op.function = faults.wells
-
-
-@pytest.mark.slow
-def test_an_exception_is_explained_once(black_walk, by_one):
-    op, _ = box(faults.Raises((3.3, np.inf)))
-    running = start(black_walk, draws=1000)
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError) as error:
-            running.wait()
-        assert len(error.value.__notes__) == 2
-        assert "attribute `result`" in error.value.__notes__[1]
-    op.function = faults.wells
-    done = error.value.result["sampling_state"]["monitor_done"].values
-    assert resume(error.value.result, black_walk.model, 5)["learned"].sizes["chain"] == len(done)
+        assert_same(running.result(), sample(step, random_seed=seed, draws=300), ALL)
 
 
 # ---- a second Ctrl-C ------------------------------------------------------------------------
@@ -508,7 +397,6 @@ def test_ctrl_c_pressed_twice_at_any_line(walk, by_one, monkeypatch):
     ("options", "order"),
     [
         ({}, ["compile", "drive"]),
-        ({"pool_tuning": False}, ["drive"]),
         ({"chains": 1}, ["drive"]),
         ({"tune": 0}, ["drive"]),
     ],
@@ -547,7 +435,7 @@ def test_the_way_to_the_posterior_goes_on_where_it_was(tmp_path, monkeypatch):
     assert before["posterior"].sizes["draw"] == 0
     assert told == [(0, 1)] * 20
     monkeypatch.setattr(run.Run, "_keep", keep)
-    assert_same(pk.sample(resume=store, **options), whole, DRAWN)
+    assert_same(pk.resume(store, **options), whole, DRAWN)
     n_logp = whole["sample_stats"]["n_logp"].sum() + whole["warmup_sample_stats"]["n_logp"].sum()
     assert op.count < n_logp + 3 * (100 + 1)  # the starts are evaluated each time, and no more
 

@@ -27,7 +27,7 @@ from pymc.util import get_random_generator
 from pytensor.compile.mode import get_mode
 from pytensor.graph import Apply, Op
 from pytensor.raise_op import Assert
-from runs import DRAWN, QUIET, WARMUP, assert_same, messages, resume, sample
+from runs import DRAWN, QUIET, WARMUP, assert_same, messages, resume, sample, unpooled
 from test_contract import BY_FAMILY, BY_FEW, ROWS, impossible, refusal
 from test_contract import run as run_by_hand
 
@@ -138,8 +138,8 @@ def test_draws_what_pm_sample_draws(row, model):
         discard_tuned_samples=False,
         **QUIET,
     )
-    options = {"initvals": STARTS, "pool_tuning": False, "discard_tuned_samples": False}
-    ours = sample(step, draws=60, tune=200, **options)
+    options = {"initvals": STARTS, "discard_tuned_samples": False}
+    ours = sample(unpooled(step), draws=60, tune=200, **options)
     assert set(theirs.children) <= set(ours.children)
     kept = {step.kept_group} if step.statistics.kept else set()
     kept |= {"evaluations"} if type(step).__name__ == "BoxedEmulator" else set()
@@ -189,7 +189,7 @@ def theirs_and_ours(step, **kwargs):
     """Return what both give where chains do not learn from one another."""
     arguments = {"draws": 30, "tune": 50, "chains": 2, "cores": 1, "random_seed": 7} | QUIET
     arguments |= {"step": step, "model": step.model} | kwargs
-    return pm.sample(**arguments), pk.sample(pool_tuning=False, **arguments)
+    return pm.sample(**arguments), pk.sample(**arguments | {"step": unpooled(step)})
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,6 @@ def test_attributes(gam):
     result = sample(gam)
     attributes = result["posterior"].attrs
     assert attributes["tuning_steps"] == 50
-    assert attributes["pool_tuning"] == 1
     assert attributes["sampling_time"] > 0
     assert attributes["inference_library"] == "pymc_kameleon"
     assert attributes["inference_library_version"] == version("pymc_kameleon")
@@ -264,7 +263,7 @@ def test_chains_that_differ_are_given_advice(pair, caplog, apart, is_told):
     draws = {"x": x, "y": rng.standard_normal((4, 200))}
     posterior = xr.Dataset({name: (("chain", "draw"), own) for name, own in draws.items()})
     tree = xr.DataTree.from_dict({"posterior": posterior})
-    finish = outcome.Finish(pair, {}, True, False, False, None)
+    finish = outcome.Finish(pair, {}, True, False, None)
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
         finish.check(tree)
     said = "".join(messages(caplog))
@@ -418,7 +417,7 @@ import numpy as np, pymc as pm, xarray as xr, pymc_kameleon as pk, sys
 with pm.Model() as line:
     pm.Normal("x")
     with xr.open_datatree(sys.argv[1]) as half:
-        pk.sample(30, resume=half, progressbar=False).to_netcdf(sys.argv[2])
+        pk.resume(half, 30, progressbar=False).to_netcdf(sys.argv[2])
 """
 
 
@@ -616,31 +615,13 @@ def once(step):
 
 
 def test_another_number_of_steps_is_refused(two_steps, pair):
-    with pytest.raises(ValueError, match="same steps: there were 2 steps, now 1"):
+    with pytest.raises(ValueError, match="same steps: there were 2, and now 1"):
         resume(sample(two_steps), pair, step=pk.GAM(model=pair))
-
-
-def test_what_resume_settles_is_refused(gam, model):
-    half = once(gam)
-    settled = {
-        "tune": 10,
-        "chains": 2,
-        "random_seed": 1,
-        "var_names": ["a"],
-        "initvals": {},
-        "pool_tuning": True,
-    }
-    for name, value in settled.items():
-        with pytest.raises(ValueError, match=f"{name} is settled by resume"):
-            resume(half, model, **{name: value})
-    for draws in (0, -1, 2.5):
-        with pytest.raises(ValueError, match="draws must be an integer from 1 on"):
-            resume(half, model, draws)
 
 
 def test_results_of_others_are_refused(walk, line):
     theirs = pm.sample(5, tune=5, chains=1, cores=1, step=walk, model=line, **QUIET)
-    with pytest.raises(ValueError, match=r"must be a result of pk.sample"):
+    with pytest.raises(ValueError, match=r"takes a result of pk.sample"):
         resume(theirs, line)
 
 
@@ -649,7 +630,7 @@ def test_results_that_were_changed_are_refused(walk, line):
     with pytest.raises(ValueError, match="no dimension chain"):
         resume(half.isel(chain=0), line)
     half["sampling_state"] = half["sampling_state"].to_dataset().drop_vars("parameters_log_scale")
-    with pytest.raises(ValueError, match=r"resume has no .*log_scale.*was changed"):
+    with pytest.raises(ValueError, match=r"has no .*log_scale.*was changed"):
         resume(half, line)
 
 
@@ -668,7 +649,7 @@ def leaves(parameters, prefix=""):
 def test_what_is_learned_is_what_a_step_driven_by_hand_learns(cls, line):
     step = cls(model=line, **ROWS[cls.__name__][1])
     starts = [{"x": np.array(0.3)}, {"x": np.array(-1.0)}]
-    result = sample(step, tune=100, initvals=starts, pool_tuning=False)
+    result = sample(unpooled(step), tune=100, initvals=starts)
     learned, states = result["learned"], result["sampling_state"]
     assert learned["chain"].values.tolist() == [0, 1]
     for i, rng in enumerate(get_random_generator(7).spawn(2)):
@@ -1020,7 +1001,7 @@ def test_exceptions_on_the_way_to_the_posterior_say_so(k):
     op.function = fail
     starts = [{"x": np.array([x, 0.2])} for x in (0.1, 1000.1)]
     with pytest.raises(ZeroDivisionError) as error:
-        sample(step, chains=2, cores=1, initvals=starts, pool_tuning=False)
+        sample(unpooled(step), chains=2, cores=1, initvals=starts)
     note = f"In chain 1, evaluation {k + 1} of the search for the posterior, before the first draw"
     assert error.value.__notes__[0].startswith(note)
     assert error.value.result["sampling_state"]["monitor_done"].values[0] > 0

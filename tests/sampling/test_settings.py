@@ -7,17 +7,11 @@ from pymc_kameleon.sampling.settings import Settings
 
 
 def test_a_file_gives_back_what_was_told():
-    settings = Settings.checked(draws=7, tune=0, chains=2, pool_tuning=False, var_names=["a", "b"])
+    settings = Settings.checked(draws=7, tune=0, chains=2, var_names=["a", "b"])
     attributes = settings.attributes()
     assert all(isinstance(value, int | str) for value in attributes.values())
     assert not any(isinstance(value, bool) for value in attributes.values())  # netCDF has none
     assert Settings.read(attributes | {"data": "00"}) == settings
-
-
-def test_what_an_earlier_version_did_not_save_has_its_default():
-    attributes = Settings.checked(surrogate_draws=5, var_names=["a"]).attributes()
-    del attributes["surrogate_draws"]
-    assert Settings.read(attributes) == Settings(var_names=["a"])
 
 
 def test_what_is_not_told_remains():
@@ -32,8 +26,8 @@ def test_what_is_not_told_remains():
     [
         ("chains", 0, "chains must be an integer from 1 on"),
         ("tune", -1, "tune must be an integer from 0 on"),
-        ("surrogate_draws", 1.5, "surrogate_draws must be an integer from 0 on"),
-        ("pool_tuning", 1, "pool_tuning must be True or False"),
+        ("draws", 1.5, "draws must be an integer from 0 on"),
+        ("keeps_warmup", 1, "keeps_warmup must be True or False"),
     ],
 )
 def test_what_is_impossible(name, value, message):

@@ -62,7 +62,7 @@ def straggler():
 
 def run(step, **changes):
     """Without a search, which ends before chains advance."""
-    options = {"tune": 20, "draws": 5, "evaluations_at_once": CHAINS, "chains": CHAINS}
+    options = {"tune": 20, "draws": 5, "max_concurrent": CHAINS, "chains": CHAINS}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pymc_kameleon.samplers.surrogate.active.search.MOST_COORDINATES", 0)
         return sample(step, **options | {"discard_tuned_samples": False} | changes)
@@ -150,7 +150,7 @@ def is_at(moment, run):
 
 
 def go_on(half, step):
-    return pk.sample(resume=half, step=step, model=step.model, cores=1, **QUIET)
+    return pk.resume(half, step=step, model=step.model, cores=1, **QUIET)
 
 
 @pytest.mark.parametrize("moment", [(11, 8), pytest.param((17, 12), marks=pytest.mark.slow)])

@@ -12,6 +12,8 @@ from runs import assert_same, messages, resume, sample
 from together import Growth
 
 import pymc_kameleon as pk
+from pymc_kameleon.model.failures import OnFailure
+from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.sampling.run import Run
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.job import Job
@@ -77,7 +79,9 @@ def test_an_exception_says_in_which_chain(growth, gam, monkeypatch):
 
 def test_what_is_rejected_is_only_what_raised(growth, gam, monkeypatch):
     monkeypatch.setattr(growth, "fails", lambda theta: theta[1] > 20)
-    options = {"chains": 3, "on_error": "reject"}
+    [box] = gam.log_density.batched
+    monkeypatch.setattr(box, "on_failure", OnFailure("reject"))
+    options = {"chains": 3}
     alone, together = sample(gam, **options), sample(gam, cores=3, **options)
     assert_same(together, alone)
     rejected = [dt["posterior"].attrs["rejected_errors"] for dt in (alone, together)]
@@ -90,10 +94,10 @@ def test_wrong_shapes_stop_the_run():
         return np.array([-0.5 * np.sum(x**2)])  # of all rows
 
     with pm.Model() as model:
-        total = pk.black_box(total, ndim=0, batched=True)
+        total = pk.black_box(total, ndim=0, batched=True, on_error="reject")
         pm.Potential("total", total(pm.Flat("x", shape=2)))
     with pytest.raises(TypeError, match=r"shape \(1,\) for \d evaluations") as raised:
-        sample(pk.baselines.RWM(model=model), cores=2, on_error="reject")
+        sample(pk.baselines.RWM(model=model), cores=2)
     assert len(raised.value.__notes__) == 2  # where, and that there is a result
 
 
@@ -167,9 +171,10 @@ def test_an_executor_calls_for_each_chain(gam, growth, caplog):
     assert "no executor" in said
 
 
-def test_evaluations_in_one_call_cannot_be_stopped(gam):
+def test_evaluations_in_one_call_cannot_be_stopped(growth, gam, monkeypatch):
+    monkeypatch.setattr(ModelLogp, "has_timeout", True)
     with pytest.raises(ValueError, match="makes those of all chains in one call"):
-        sample(gam, cores=2, evaluation_timeout=10)
+        sample(gam, cores=2)
 
 
 def workers(model, **options):

@@ -29,7 +29,7 @@ import pytest
 from models import box, normal
 from pymc.exceptions import SamplingError
 from pytensor import wrap_py
-from runs import QUIET, assert_same, begun, job_of, joined, messages, resume, same, sample
+from runs import QUIET, assert_same, begun, job_of, joined, messages, resume, same, sample, unpooled
 from test_contract import ROWS
 
 import pymc_kameleon as pk
@@ -594,7 +594,7 @@ def test_an_exception_of_a_black_box_arrives(cores, black_box, expected, late, m
         assert isinstance(cause, WorkerTraceback)
         assert "in happen" in str(cause)
     box(faults.wells)
-    whole = pk.sample(resume=error.value.result, model=box(faults.wells)[1], cores=1, **QUIET)
+    whole = pk.resume(error.value.result, model=box(faults.wells)[1], cores=1, **QUIET)
     assert_same(whole, expected[3], ALL)
 
 
@@ -650,21 +650,18 @@ def test_chains_that_are_not_pooled_learn_alone(herd, calls, tmp_path):
     """At the same pauses, as the broken twin does, and when they go on, too."""
     pooled = sample(herd, chains=3, tune=40)
     calls.clear()
-    alone = sample(herd, chains=3, tune=40, pool_tuning=False)
+    alone = sample(unpooled(herd), chains=3, tune=40)
     assert sorted(calls) == sorted([(1, [n]) for n in (0, 10, 25)] * 3)
-    assert [alone[group].attrs["pool_tuning"] for group in ALL] == [0] * 4
     with pytest.raises(AssertionError):
         assert_same(alone, pooled, ALL)
     loner = faults.Loner(model=herd.model, steps_per_draw=2)
     assert_same(sample(loner, chains=3, tune=40), alone, ALL)
     path = tmp_path / "run.zarr"
     for options in ({"cores": 2}, {"executor": forked}, {"store": path}):
-        same_run = sample(herd, chains=3, tune=40, pool_tuning=False, **options)
+        same_run = sample(unpooled(herd), chains=3, tune=40, **options)
         assert_same(same_run, alone, ALL)
-    begun = sample(
-        herd, chains=3, tune=40, pool_tuning=False, callback=lambda run, draw: run.stop()
-    )
-    assert_same(pk.sample(resume=begun, model=herd.model, **QUIET), alone, ALL)
+    begun = sample(unpooled(herd), chains=3, tune=40, callback=lambda run, draw: run.stop())
+    assert_same(pk.resume(begun, model=herd.model, **QUIET), alone, ALL)
 
 
 def test_chains_that_learn_together_are_one_in_pm_sample(herd, calls):
@@ -685,7 +682,7 @@ def test_chains_that_learn_together_resume(herd, monkeypatch):
             patch.setattr(chain_of_run.Chain, "next_portion", lambda self, pauses: 1)
             half = sample(herd, chains=3, tune=40, callback=stops)
         assert len(half["learned"]["chain"]) == 3
-        again = pk.sample(resume=half, model=herd.model, **QUIET)
+        again = pk.resume(half, model=herd.model, **QUIET)
         assert_same(again, whole, ALL)
 
 
@@ -698,8 +695,8 @@ def test_gad_mala_pools_wherever_it_runs():
     for options in ({"cores": 2}, {"executor": forked}):
         assert_same(sample(step, chains=3, tune=100, **options), pooled, ALL)
     half = sample(step, chains=3, tune=100, callback=lambda run, draw: run.stop())
-    assert_same(pk.sample(resume=half, model=model, **QUIET), pooled, ALL)
-    alone = sample(step, chains=3, tune=100, pool_tuning=False)
+    assert_same(pk.resume(half, model=model, **QUIET), pooled, ALL)
+    alone = sample(unpooled(step), chains=3, tune=100)
     assert len(np.unique(alone["learned"]["covariance"][:, 0, 0])) == 3
     first = sample(step, chains=1, tune=100)
     assert_same(first, alone.isel(chain=[0]), ALL)
@@ -890,9 +887,7 @@ def until(holds):
     [
         ({"executor": 3}, "executor must be a concurrent.futures.Executor, or a callable .* not 3"),
         ({"executor": "dask"}, "executor must be"),
-        ({"blocking": 1}, "blocking must be True or False, not 1"),
         ({"quiet": None}, "quiet must be True or False"),
-        ({"keep_warning_stat": 0}, "keep_warning_stat must be True or False"),
         ({"max_time": -1}, "max_time must be .*-1"),
         ({"max_time": 0}, "max_time must be"),
         ({"max_time": "1h"}, "max_time must be"),

@@ -168,7 +168,7 @@ def test_looking_for_scales_counts_too(said, monkeypatch):
     cost = "= 2 evaluations of 100 ms, and about 60 to find the posterior, 1 to see whether it"
     assert f"{cost} repeats itself: about 6.2 s" in " ".join(said())
     assert 2 + 3 + 10 < op.count <= 2 + 3 + 2 * 60  # three where it starts
-    pk.sample(1, resume=first, step=step, model=model, **QUIET)
+    pk.resume(first, 1, step=step, model=model, **QUIET)
     assert "= 1 evaluation" in (found := " ".join(said()))
     assert "scales" not in found
     pk.sample(1, tune=0, **options)
@@ -276,7 +276,7 @@ def test_all_chains_say_together_what_they_have_in_common(tune, said):
         "Chains 0, 1, 2: RWM([x]): on",
         "Chains 0, 1, 2: RWM([x]): no",
     ]
-    pk.sample(30, resume=first, step=step, model=model, **QUIET)
+    pk.resume(first, 30, step=step, model=model, **QUIET)
     assert not [message for message in said() if message.startswith("Chain")]
 
 
@@ -291,7 +291,7 @@ def test_tuning_is_not_judged_until_it_is_over(said):
 
     stopped = pk.sample(300, tune=50, step=step, callback=stop, **options)
     assert not [message for message in said() if message.startswith("Chain")]
-    pk.sample(resume=stopped, step=step, model=model, **QUIET)
+    pk.resume(stopped, step=step, model=model, **QUIET)
     (warning,) = [message for message in said() if message.startswith("Chain")]
     assert "only 50 transitions of tuning" in warning
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from models import normal
-from runs import sample
+from runs import sample, unpooled
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.history import History, recent, record
@@ -123,7 +123,7 @@ def test_chains_pool_their_covariances():
     step = pk.GAM(model=normal(3), steps_per_draw=1)
     deviations = {True: 0.0, False: 0.0}
     for pool, seed in product(deviations, range(4)):
-        result = sample(step, tune=600, chains=4, pool_tuning=pool, random_seed=seed)
+        result = sample(unpooled(step, pool), tune=600, chains=4, random_seed=seed)
         deviations[pool] += np.log(np.linalg.det(result["learned"]["covariance"])).std()
     assert deviations[True] < 0.5 * deviations[False]
 
@@ -131,7 +131,7 @@ def test_chains_pool_their_covariances():
 def test_points_of_kam_are_of_all_chains():
     step = pk.KAM(model=normal(2), steps_per_draw=1, n_subsample=60)
     for pool in (True, False):
-        result = sample(step, tune=400, chains=3, discard_tuned_samples=False, pool_tuning=pool)
+        result = sample(unpooled(step, pool), tune=400, chains=3, discard_tuned_samples=False)
         own = result["warmup_posterior"]["x"].values[:, :, 0]
         points = result["learned"]["subsample"].values[:, :, 0]
         others = [np.abs(points[k][:, None] - own[k]).min(axis=1) > 1e-9 for k in range(3)]

@@ -135,7 +135,7 @@ def run(sampler):
         return pk.sample(0, tune=TUNE, step=step, random_seed=1, chains=1, **LITTLE)
 
     def goes_on(draws):
-        return seconds(lambda: pk.sample(draws, resume=start, **LITTLE))
+        return seconds(lambda: pk.resume(start, draws, **LITTLE))
 
     def through_pymc(draws):
         return seconds(

@@ -42,21 +42,21 @@ def of_sampler(cls):
     yield f"{name}, pm.sample", pm.sample(step=step, discard_tuned_samples=False, **SHORT)
     yield f"{name}, pk.sample", sample(step)
     yield f"{name}, tuned", (tuned := sample(step, draws=0))
-    yield f"{name}, resumed after tuning", pk.sample(60, resume=tuned, **QUIET)
+    yield f"{name}, resumed after tuning", pk.resume(tuned, 60, **QUIET)
     with TemporaryDirectory() as folder:
         store = Path(folder) / "run.zarr"
         sample(step, store=store, callback=lambda run, draw: draw.draw_idx < 9 or run.stop())
-        yield f"{name}, resumed from a store", pk.sample(resume=store, **QUIET).load()
+        yield f"{name}, resumed from a store", pk.resume(store, **QUIET).load()
 
 
 def of_options(model):
     steps = [pk.GAM([model["a"]]), pk.baselines.MALA([model["s"]])]
     yield "two steps", (two := sample(steps))
-    yield "two steps, resumed", pk.sample(20, resume=two, **QUIET)
+    yield "two steps, resumed", pk.resume(two, 20, **QUIET)
     yield "two steps, pm.sample", pm.sample(step=steps, **SHORT)
     yield "beside NUTS, pm.sample", pm.sample(step=[steps[0], pm.NUTS([model["s"]])], **SHORT)
     for cls in (pk.GAM, pk.KAM, pk.GadMALA, pk.SurrogateMetropolis):
-        yield f"{cls.__name__}, alone", sample(cls(), pool_tuning=False, chains=3)
+        yield f"{cls.__name__}, alone", sample(cls(pool_tuning=False), chains=3)
     yield "no step", sample(None)
     yield "without tuning", sample(pk.GAM(), tune=0)
     yield "without warmup", sample(pk.GAM(), discard_tuned_samples=True, var_names=["s"])
@@ -65,7 +65,7 @@ def of_options(model):
     yield "slow", sample(pk.GAM(compile_kwargs={"mode": "FAST_COMPILE"}))
     published = pk.baselines.PublishedCyclicalKAM(cycle_length=20)
     yield "as published", (cyclical := sample(published))
-    yield "as published, resumed", pk.sample(20, resume=cyclical, **QUIET)
+    yield "as published, resumed", pk.resume(cyclical, 20, **QUIET)
     yield "as published, pm.sample", pm.sample(step=published, **SHORT)
     yield "GadMALA as published", sample(pk.GadMALA(adaptation="published"))
     yield "starts", dict(enumerate(pk.initvals(2, random_seed=1)))
@@ -76,11 +76,11 @@ def of_averages():
         ("GAM", pk.GAM(), {}),
         ("GAM with control variates", pk.GAM(control_variates=True), {"draws": 500}),
         ("GadMALA with control variates", pk.GadMALA(control_variates=True), {"draws": 500}),
-        ("a surrogate", pk.SurrogateMetropolis(), {"surrogate_draws": 50, "chains": 4}),
-        ("a dear one", pk.SurrogateMetropolis(expensive=True), {"surrogate_draws": 50}),
+        ("a surrogate", pk.SurrogateMetropolis(), {"chains": 4}),
+        ("a dear one", pk.SurrogateMetropolis(expensive=True), {}),
     ):
         yield name, (dt := sample(step, **options))
-        yield f"{name}, resumed", pk.sample(20, resume=dt, **QUIET)
+        yield f"{name}, resumed", pk.resume(dt, 20, **QUIET)
         yield f"{name}, summary", pk.summary(dt, round_to="none").to_dict()
         expectation = pk.expectation(dt, lambda v: v["a"].sum(axis=-1) > v["s"])
         yield f"{name}, expectation", expectation._asdict()
@@ -94,7 +94,7 @@ def of_other_models():
         pm.Potential("noise", 0.5 * pt.cos(x[0] + pk.noise_seed() % 1000))
         for cls in (pk.GAM, pk.CyclicalKAM):
             yield f"{cls.__name__}, estimated", (dt := sample(cls(pseudo_marginal=True)))
-            yield f"{cls.__name__}, estimated, resumed", pk.sample(20, resume=dt, **QUIET)
+            yield f"{cls.__name__}, estimated, resumed", pk.resume(dt, 20, **QUIET)
     with pm.Model():
         x = pm.Flat("x", shape=2)
         pm.Potential("modes", pt.logaddexp(*(-((x - at) ** 2).sum() for at in (-3, 3))))

@@ -33,7 +33,19 @@ from hypothesis import strategies as st
 from models import Counting, box, normal
 from numba import config, int64
 from pytensor.compile import Mode
-from runs import DRAWN, QUIET, assert_same, begun, job_of, joined, messages, resume, same, sample
+from runs import (
+    DRAWN,
+    QUIET,
+    assert_same,
+    begun,
+    job_of,
+    joined,
+    messages,
+    resume,
+    same,
+    sample,
+    unpooled,
+)
 from scipy.stats import norm
 
 import pymc_kameleon as pk
@@ -940,7 +952,7 @@ def made(name):
 def undisturbed(name, tune, pool):
     if name.startswith("box"):
         box()
-    return sample(made(name), tune=tune, draws=DRAWS, pool_tuning=pool)
+    return sample(unpooled(made(name), pool), tune=tune, draws=DRAWS)
 
 
 class Disturbed:
@@ -985,8 +997,8 @@ def interrupted_runs(draw, names=tuple(STEPS)):
 def disturb(run):
     """Return what a run gives, None if nothing, and whether its likelihood was another one."""
     fault, at = run["fault"], run["at"]
-    step, options = made(run["name"]), {"tune": run["tune"], "draws": run["draws"]}
-    options |= {"pool_tuning": run["pool"], "cores": run["cores"]}
+    step = unpooled(made(run["name"]), run["pool"])
+    options = {"tune": run["tune"], "draws": run["draws"], "cores": run["cores"]}
     if run["name"].startswith("box"):
         box(Disturbed(at, fault))
     if fault in ("stop", "callback"):

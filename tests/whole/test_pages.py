@@ -201,10 +201,8 @@ def few(function, **quietly):
     def sample(*args, **options):
         options = dict(zip(parameters, args, strict=False)) | options | quietly
         options["draws"] = DRAWS
-        if "resume" not in options:
+        if "tune" in parameters:
             options["tune"] = DRAWS
-        if "surrogate_draws" in options:
-            options["surrogate_draws"] = DRAWS
         return function(**options)
 
     return sample
@@ -216,6 +214,7 @@ def run(things, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.setattr(pk, "sample", few(pk.sample, quiet=True))
+    monkeypatch.setattr(pk, "resume", few(pk.resume, quiet=True))
     monkeypatch.setattr(pk, "compare_samplers", few(pk.compare_samplers))
     monkeypatch.setattr(pm, "sample", few(pm.sample, cores=1, quiet=True))
     found = things | {"__name__": "__main__"}  # as in a notebook, whose functions travel to workers

@@ -6,7 +6,6 @@ the model has to be the one that was sampled.
 
 import logging
 from contextlib import suppress
-from hashlib import sha256
 
 import numpy as np
 import pymc as pm
@@ -89,8 +88,6 @@ class EvidenceDraws:
                 "pk.sample and pm.sample return it."
             )
         self.posterior = dt["posterior"].to_dataset()
-        if "approximate" in self.posterior.attrs:
-            raise ValueError(f"These are {self.posterior.attrs['approximate']}.")
         if not {"chain", "draw"} <= set(self.posterior.dims):
             raise ValueError("The draws need the dimensions chain and draw.")
         self.model = _model_for(self.posterior, model)
@@ -206,19 +203,6 @@ def known_logp(dt):
     return np.ascontiguousarray(logp.transpose("chain", "draw").values, np.float64)
 
 
-def digest_of(dt):
-    """Return what tells the draws of a result from others, as text.
-
-    By their log-densities, or else by all that is kept of them.
-    """
-    if (logp := known_logp(dt)) is not None:
-        return sha256(logp).hexdigest()
-    digest, posterior = sha256(), dt["posterior"].to_dataset().transpose("chain", "draw", ...)
-    for name in sorted(posterior.data_vars):
-        digest.update(np.ascontiguousarray(posterior[name].values))
-    return digest.hexdigest()
-
-
 def angles_of(model):
     """Return the value variables of angles, a list of names: beyond a turn all values return."""
     transforms = model.rvs_to_transforms
@@ -257,7 +241,7 @@ def why_too_few(chains, draws):
     return (
         f"{chains} chains of {draws} draws are too few for the evidence: let there be "
         f"{LEAST_DRAWS} at least, and {LEAST_OF_CHAIN} of each chain, by a larger draws= or "
-        "max_evaluations= of pk.sample, or by resume=, which goes on with a run."
+        "max_evaluations= of pk.sample, or by pk.resume, which goes on with a run."
     )
 
 

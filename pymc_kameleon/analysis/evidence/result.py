@@ -1,18 +1,16 @@
 """What ``pk.evidence`` returns, and when it says that it is not to be trusted."""
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
 from arviz_stats.base import array_stats
 from scipy.special import expit
 
-from pymc_kameleon.analysis.evidence.draws import digest_of
 from pymc_kameleon.analysis.identity import limits_of_r_hat
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
 from pymc_kameleon.analysis.trust import HIGH_RHAT
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
-from pymc_kameleon.step.groups import EVIDENCE
 from pymc_kameleon.step.messages import counted, grouped
 
 LEAST_OVERLAP, LEAST_ESS, LARGE_ERROR = 0.25, 20, 1.0
@@ -80,38 +78,11 @@ class Evidence:
             f"{grouped(self.evaluations)} evaluations"
         )
 
-    def attributes(self):
-        """Return it as attributes of a group of a result."""
-        return asdict(self)
-
 
 def _decimals(error):
     """Return how many decimals a number with this error is shown with."""
     known = np.isfinite(error) and error > 0
     return int(np.clip(1 - np.floor(np.log10(error)), 0, 6)) if known else 2
-
-
-def evidence_in(dt):
-    """Return the Evidence that a result has of its draws, or None.
-
-    It has none if draws were left out since, or put in another order.
-    """
-    if EVIDENCE not in getattr(dt, "children", ()):
-        return None
-    kept = dt[EVIDENCE].attrs
-    if not is_known(dt[EVIDENCE]) or kept["draws"] != digest_of(dt):
-        return None
-    return Evidence(**{each.name: each.type(kept[each.name]) for each in fields(Evidence)})
-
-
-def is_known(kept):
-    """Whether a result's group has an evidence, and not only evaluations for one."""
-    return "log_evidence" in kept.attrs
-
-
-def n_evaluated(kept):
-    """Return at how many points of a result's group, or part of it, there are log-densities."""
-    return int(kept["logp"].notnull().sum())
 
 
 def overlap_of_noise(variance):

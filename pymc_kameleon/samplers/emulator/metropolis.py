@@ -343,7 +343,6 @@ class EmulatorMetropolis(SurrogateMetropolis):
     kept_dims = MappingProxyType(
         {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]}
     )
-    kept_evaluations = "inputs", "outputs"
     own_arithmetic = "2 to 20 ms for each draw to walk on emulators, more if there are many outputs"
     lengths_of_run = SurrogateMetropolis.lengths_of_run | {
         *("reused", "evaluated", "looked"),

@@ -632,7 +632,7 @@ class SearchByEmulator(BatchSearch):
         knows = has_enough(step.tuning.reused, emulated.structure)
         explore = self._explore if knows else None
         are_few = step.monitor.most_on_the_way <= FEW[0] + FEW[1] * start.size
-        in_small_steps = are_few and step.evaluations_at_once == 1
+        in_small_steps = are_few and step.max_concurrent == 1
         ask = self._unpredicted, self._misfit, explore, Images(step), in_small_steps
         self._way = Way(self._density, self._learn, prior, self.rng, *ask)
         self.begin(self._way.go(start))

@@ -487,7 +487,7 @@ class SurrogateMetropolis(KameleonStep):
 
     def _budget_of_search(self):
         """Return the evaluations of a search; many at a time may be more, as rounds are few."""
-        most = self._most_of_search if self.evaluations_at_once > 1 else self._usual_budget()
+        most = self._most_of_search if self.max_concurrent > 1 else self._usual_budget()
         return min(most, self._left_of_limit())
 
     def _left_of_limit(self):
@@ -517,13 +517,13 @@ class SurrogateMetropolis(KameleonStep):
 
     @property
     def _most_of_search(self):
-        return most_of_search(self._d, self.evaluations_at_once)
+        return most_of_search(self._d, self.max_concurrent)
 
     def evaluations_of_search(self, whole, short):
         """Return about how many evaluations the way takes, and one that follows."""
         if not self._is_active:
             return super().evaluations_of_search(whole, short)
-        own = active_budget(self._d, self.evaluations_at_once) // 2
+        own = active_budget(self._d, self.max_concurrent) // 2
         return own, 1 if self._has_few_evaluations else short * self._d
 
     @property
@@ -654,7 +654,7 @@ class SurrogateMetropolis(KameleonStep):
         search, rows = self._active_search, self.tuning.known
         if search is None or not search.is_of(start, seed, self.trail[:, 0]):
             known = Known(rows[:, :-1].copy(), rows[:, -1].copy(), self.tuning.known_exact)
-            self._active_search = Search(start, seed, known, self.evaluations_at_once)
+            self._active_search = Search(start, seed, known, self.max_concurrent)
         return self._active_search
 
     def _high_draw(self, logp):
@@ -705,7 +705,7 @@ class SurrogateMetropolis(KameleonStep):
     @property
     def learns_late(self):
         """Whether many chains wait only where all begin, and for what holds after tuning."""
-        return self.evaluations_at_once >= MANY
+        return self.max_concurrent >= MANY
 
     def adopt(self, learned):
         """Take up what was learned, but for what this chain has learned alone since."""

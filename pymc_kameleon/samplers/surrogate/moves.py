@@ -7,7 +7,6 @@ Symbols: as in metropolis.py; w = π/s, at the ends of moves.
 
 from functools import cache
 from hashlib import sha256
-from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -310,25 +309,6 @@ def generator_of(points):
     """Return a Generator that has its seed from points: the same ones give the same numbers."""
     digest = sha256(np.ascontiguousarray(points)).digest()
     return np.random.default_rng(np.frombuffer(digest, np.uint32))
-
-
-# ---- draws of s ---------------------------------------------------------------------------------
-
-
-LONG_CHAIN, LONG_CHAIN_STEPS = 10, 20
-"""Steps of the inner chain from a draw of π to one of s: so many times M, and d, at least."""
-
-
-def draws_of_surrogate(parameters, start, n):
-    """Return draws (n, d) of s, the ends of long inner chains from draws `start` (m, d) of π.
-
-    Their randomness is that of the start, so that the same draws give the same ones.
-    """
-    d, n_inner = start.shape[1], parameters.n_inner[0]
-    rng, x = generator_of(start), start[np.arange(n) * len(start) // n]
-    for _ in range(max(LONG_CHAIN, ceil(LONG_CHAIN_STEPS * d / n_inner))):
-        x = new_ends(parameters, x, rng)
-    return x
 
 
 # ---- how close s is -----------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """EmulatorMetropolis: its transition against plain numpy, exactness, and how it runs."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -22,6 +24,7 @@ from simulated import (
 )
 
 import pymc_kameleon as pk
+from pymc_kameleon.model.failures import OnFailure
 from pymc_kameleon.samplers.emulator.metropolis import n_stops
 
 BANANA = Target(banana, TARGETS["banana"].sample)
@@ -285,16 +288,6 @@ def test_a_step_that_was_used_travels(grown):
         del grown._search
 
 
-@pytest.mark.slow
-def test_a_store_with_draws_of_the_emulator_is_read(grown, tmp_path):
-    """They lack deterministics that depend on the simulator."""
-    sample(grown, store=tmp_path / "run.zarr", surrogate_draws=5, tune=15, draws=5)
-    read = pk.load(tmp_path / "run.zarr")
-    assert "size" in read["posterior"]
-    assert {"rate", "capacity"} <= set(read["surrogate_posterior"].data_vars)
-    assert "size" not in read["surrogate_posterior"]
-
-
 @pytest.mark.slow  # two steps together are compiled
 def test_evaluations_beside_another_step_are_what_was_called():
     """Also on the way to the posterior, and where a region leaves points out."""
@@ -341,7 +334,7 @@ def test_a_run_goes_on_as_if_it_had_not_been_interrupted(grown, run, tmp_path):
     sample(grown, **OPTIONS | {"draws": 0}).to_netcdf(tmp_path / "tuned.nc")
     assert_same(resume(pk.load(tmp_path / "tuned.nc"), model, 20), run, ALL)
     sample(grown, store=store, callback=stop_at(27), **OPTIONS)
-    assert_same(pk.sample(resume=store, model=model, progressbar=False,
+    assert_same(pk.resume(store, model=model, progressbar=False,
                           compute_convergence_checks=False).load(), run, ALL)  # fmt: skip
 
 
@@ -384,18 +377,14 @@ def cut(value):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("value", "options"),
-    [
-        pytest.param(np.nan, {}, id="nan"),
-        pytest.param(np.inf, {}, id="inf", marks=pytest.mark.slow),
-        pytest.param(None, {"on_error": "reject"}, id="error"),
-    ],
+    "value", [pytest.param(np.nan, id="nan"), pytest.param(np.inf, id="inf"), None]
 )
-def test_a_region_without_outputs_cuts_the_posterior(monkeypatch, step, value, options):
+def test_a_region_without_outputs_cuts_the_posterior(monkeypatch, step, value):
     """Draws beyond are rejected; on this side they are right."""
-    monkeypatch.setattr(Switch, "function", cut(value))
+    function = partial(OnFailure("reject").call, cut(value))
+    monkeypatch.setattr(Switch, "function", staticmethod(function))
     start = {"x": np.zeros(2)}
-    dt = sample(step, initvals=start, tune=60, draws=150, **options)
+    dt = sample(step, initvals=start, tune=60, draws=150)
     x = dt["posterior"]["x"].values
     assert x[..., 0].max() <= 1
     assert np.nanmean(dt["sample_stats"]["emulator_accept"]) > 0.3

@@ -112,22 +112,6 @@ def test_log_densities_are_those_of_the_model(run, step):
 
 
 @pytest.mark.slow
-def test_off(step, run):
-    dt = sample(step, tune=15, draws=20, keep_evaluations=False)
-    assert "evaluations" not in dt.children
-    assert not {"inputs", "outputs"} & set(dt["emulator_moves"])
-    assert_same(dt, run[0])
-    longer = resume(dt, step.model, draws=3, step=step)
-    assert "evaluations" not in longer.children
-    with pytest.raises(ValueError, match="evaluations are"):
-        sample(step, evaluations=3)
-    with pytest.raises(ValueError, match="no group 'evaluations'"):
-        sample(step, evaluations=dt)
-    with pytest.raises(ValueError, match="keep_evaluations is settled"):
-        resume(dt, step.model, keep_evaluations=True)
-
-
-@pytest.mark.slow
 def test_bounded(step, run, monkeypatch):
     monkeypatch.setattr(evaluations, "MOST_ROWS", 17)
     own = sample(step, tune=15, draws=20)["evaluations"]
@@ -164,7 +148,7 @@ def test_reuse_takes_fewer_calls(run, elsewhere, caplog, tmp_path):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     path = tmp_path / "first.nc"
     run[0].to_netcdf(path)
-    dt = sample(elsewhere, tune=12, draws=8, evaluations=[path])
+    dt = sample(elsewhere, tune=12, draws=8, reuse=[path])
     assert any("Calling `decay` twice" in text for text in messages(caplog))
     assert len(CALLS) < n_fresh - 3 * 5  # without the design, and rounds
     assert dt["evaluations"].attrs["n_evaluations"] < fresh["evaluations"].attrs["n_evaluations"]
@@ -183,7 +167,7 @@ def test_reuse_takes_fewer_calls(run, elsewhere, caplog, tmp_path):
 @pytest.mark.slow
 def test_reuse_gives_the_same_posterior(run, elsewhere):
     fresh = sample(elsewhere, tune=40, draws=250, random_seed=1)
-    reused = sample(elsewhere, tune=20, draws=250, random_seed=2, evaluations=run[0])
+    reused = sample(elsewhere, tune=20, draws=250, random_seed=2, reuse=run[0])
     for name in ("amount", "rate"):
         a, b = (dt["posterior"][name].values.reshape(500, -1) for dt in (fresh, reused))
         z = (a.mean(axis=0) - b.mean(axis=0)) / (a.std(axis=0) * np.sqrt(2 / 150))
@@ -191,30 +175,28 @@ def test_reuse_gives_the_same_posterior(run, elsewhere):
 
 
 def test_reuse_resumes_to_the_last_bit(run, elsewhere, tmp_path):
-    whole = sample(elsewhere, tune=12, draws=8, evaluations=run[0])
+    whole = sample(elsewhere, tune=12, draws=8, reuse=run[0])
     path = tmp_path / "run.zarr"
-    sample(elsewhere, tune=12, draws=3, evaluations=run[0], store=path)
+    sample(elsewhere, tune=12, draws=3, reuse=run[0], store=path)
     again = resume(path, elsewhere.model, draws=5)
     assert_same(again, whole, ["posterior", "evaluations"])
-    dt = sample(elsewhere, tune=12, draws=3, evaluations=run[0])
+    dt = sample(elsewhere, tune=12, draws=3, reuse=run[0])
     assert_same(resume(dt, elsewhere.model, draws=5), whole)
     # A step is not changed by it.
     assert len(elsewhere.tuning.reused) == 0
-    with pytest.raises(ValueError, match="evaluations is settled by resume"):
-        resume(dt, elsewhere.model, evaluations=run[0])
 
 
 def test_another_function_is_refused(run):
     other = pk.EmulatorMetropolis(model=model_of(other_op))
     with pytest.raises(ValueError, match=r"`decay` is not what it was .* its output 0 was"):
-        sample(other, evaluations=run[0])
+        sample(other, reuse=run[0])
 
 
 @pytest.mark.slow
 def test_other_shapes_are_refused(run):
     longer = pk.EmulatorMetropolis(model=model_of(longer_op, n=8))
     with pytest.raises(ValueError, match=r"2 inputs .* 6 outputs, and .* 8 outputs"):
-        sample(longer, evaluations=run[0])
+        sample(longer, reuse=run[0])
 
 
 @pytest.mark.slow
@@ -225,9 +207,9 @@ def test_another_name_and_step_are_refused(run, step):
     op = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(growth)
     other = pk.EmulatorMetropolis(model=model_of(op))
     with pytest.raises(ValueError, match="are of `decay`, and this model calls `growth`"):
-        sample(other, evaluations=run[0])
+        sample(other, reuse=run[0])
     with pytest.raises(ValueError, match="that moves all variables of an expensive"):
-        sample(pk.GAM(model=step.model), evaluations=run[0])
+        sample(pk.GAM(model=step.model), reuse=run[0])
 
 
 def test_changed_code_is_told(run, step, caplog, monkeypatch):
@@ -357,3 +339,11 @@ def test_many_outputs_have_a_colour_each(emulator, monkeypatch):
     assert colours[0] == "#440154"
     assert len(set(colours)) == len(colours) == 6
     assert len(set(_shades(60))) == 60
+
+
+def test_what_cannot_be_reused(step, run):
+    with pytest.raises(ValueError, match="reuse takes results"):
+        sample(step, reuse=3)
+    del (without := run[0].copy())["evaluations"]
+    with pytest.raises(ValueError, match="no group 'evaluations'"):
+        sample(step, reuse=without)

@@ -237,7 +237,7 @@ def test_chains_go_to_both_modes_as_often_as_they_should(step, caplog):
 def test_what_workers_find_is_said_once_here(step, caplog):
     """Also if the way asks for evaluations, and so is begun again and again."""
     with caplog.at_level(logging.INFO, logger="pymc_kameleon"):
-        sample(step, tune=10, draws=10, cores=2, evaluations_at_once=2)
+        sample(step, tune=10, draws=10, cores=2, max_concurrent=2)
     assert caplog.text.count("as fast and slow can change places") == 1
 
 

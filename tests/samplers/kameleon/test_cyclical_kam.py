@@ -864,7 +864,7 @@ def test_chains_that_learn_alone_do_not():
 @pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_n_logp_counts_what_chains_evaluate_when_they_learn(together):
     op = Recording(pair(2).log_density)
-    step = pk.CyclicalKAM(model=black_box(op), steps_per_draw=10)
+    step = pk.CyclicalKAM(model=black_box(op), steps_per_draw=10, pool_tuning=together)
     op.seen.clear()
     dt = pk.sample(
         5,
@@ -873,7 +873,6 @@ def test_n_logp_counts_what_chains_evaluate_when_they_learn(together):
         cores=1,
         step=step,
         model=step.model,
-        pool_tuning=together,
         random_seed=1,
         initvals=[{"x": np.full(2, 0.3)}, {"x": np.array([16.0, 0.3])}],
         discard_tuned_samples=False,

@@ -70,8 +70,7 @@ def test_files_and_pauses_change_nothing(step, run, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_none_are_kept_if_not_wanted_or_cheap(step):
-    assert "evaluations" not in sample(step, tune=8, draws=5, keep_evaluations=False).children
+def test_none_are_kept_if_cheap():
     with pm.Model() as model:
         pm.Normal("x", shape=2)
     for expensive, kept in {False: False, True: True}.items():
@@ -105,7 +104,7 @@ def test_a_run_begins_where_another_one_has_come(step, run, caplog, tmp_path):
     run[0].to_netcdf(tmp_path / "first.nc")
     options = {"tune": 10, "draws": 20, "random_seed": 3}
     fresh, n_fresh = n_calls(step, **options)
-    dt, n = n_calls(step, **options, evaluations=[tmp_path / "first.nc"])
+    dt, n = n_calls(step, **options, reuse=[tmp_path / "first.nc"])
     assert any("twice at points of evaluations that are reused" in m for m in messages(caplog))
     assert n < n_fresh - 5
     way = [tree["warmup_sample_stats"]["n_logp"].values[0, 0] for tree in (fresh, dt)]
@@ -147,14 +146,14 @@ def test_it_is_the_same_whatever_is_done(step, run, tmp_path, monkeypatch):
 @pytest.mark.parametrize("n", [60, 100])
 def test_limited_evaluations(step, run, n):
     step.n_trials = 0
-    dt, n_made = n_calls(step, tune=None, draws=None, max_evaluations=n, evaluations=run[0])
+    dt, n_made = n_calls(step, tune=None, draws=None, max_evaluations=n, reuse=run[0])
     assert n - 10 < n_made <= n
     assert dt["posterior"].sizes["draw"] > 2
 
 
 def test_without_a_process_the_surrogate_knows_them(step, run, monkeypatch):
     monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.MOST_COORDINATES", 1)
-    dt, _ = n_calls(step, tune=5, draws=5, evaluations=run[0])
+    dt, _ = n_calls(step, tune=5, draws=5, reuse=run[0])
     assert dt["learned"]["n_centres"].values.min() > 50
 
 
@@ -163,14 +162,14 @@ def test_others_are_refused(step, run, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(op, "function", lambda x: skewed(x) - 0.01 * x[0])
         with pytest.raises(ValueError, match=r"was in evaluations: at x\[0\] = .* Leave"):
-            sample(step, evaluations=run[0])
+            sample(step, reuse=run[0])
     with pm.Model() as model:
         pm.Normal("y", shape=2)
     other = pk.SurrogateMetropolis(model=model, expensive=True)
     with pytest.raises(ValueError, match=r"coordinates x\[0\], x\[1\], and this model has y"):
-        sample(other, evaluations=run[0])
+        sample(other, reuse=run[0])
     with pytest.raises(ValueError, match="moves all variables of an expensive"):
-        sample(pk.SurrogateMetropolis(model=model), evaluations=run[0])
+        sample(pk.SurrogateMetropolis(model=model), reuse=run[0])
 
 
 def test_more_than_enough_is_thinned(step, run, monkeypatch):

@@ -604,7 +604,8 @@ def test_other_chains_follow_the_first_one(step):
     """By few evaluations, on any number of cores; not if chains are independent."""
     kept = {"chains": 3, "tune": 60, "draws": 5, "discard_tuned_samples": False, "cores": 2}
     for pool_tuning in (True, False):
-        result = sample(step, pool_tuning=pool_tuning, **kept)
+        own = pk.SurrogateMetropolis(model=step.model, pool_tuning=pool_tuning)
+        result = sample(own, **kept)
         first, *others = result["warmup_sample_stats"]["n_logp"].values[:, 0]
         assert (np.array(others) < 0.7 * first).all() == pool_tuning
 

@@ -189,6 +189,11 @@ class Function(Op):
         )
 
     def _called(self, inputs):
+        turns = gathering.get()
+        return self.compute(inputs) if turns is None else turns.call(self, inputs)
+
+    def compute(self, inputs):
+        """Return what the function returns, as arrays."""
         return self._checked(self.on_failure.call(self.function, *inputs))
 
     def _checked(self, found, rows=()):
@@ -254,11 +259,8 @@ def _signature(function):
 class Batched(Function):
     """A function that computes one row for each evaluation."""
 
-    def _called(self, inputs):
-        """Compute one evaluation, in one call with those of other tasks if there are any."""
-        turns = gathering.get()
-        if turns is not None and self in turns.ops:
-            return turns.call(self, inputs)
+    def compute(self, inputs):
+        """Return the outputs of one evaluation."""
         return self.rows([inputs])[0]
 
     def outcomes(self, evaluations):

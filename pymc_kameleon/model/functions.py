@@ -177,6 +177,11 @@ class ModelFunctions:
         return {op for op in self._users_ops if isinstance(op, Batched)}
 
     @property
+    def calls_functions(self):
+        """Whether it calls functions of black boxes."""
+        return any(isinstance(op, Function) for op in self._users_ops)
+
+    @property
     def _users_ops(self):
         graphs = [function.function.maker.fgraph.outputs for function in self.functions]
         return {users_own(op) for graph in graphs for op in ops_of(graph)}

@@ -1,10 +1,14 @@
-"""Calls of batched black boxes by tasks in several threads, which are made in one.
+"""Calls of black boxes by tasks in several threads: at the same time, or those of all in one.
 
-Chains whose model calls Python are in threads then. Their transitions are machine code, and several
-run at a time. What they call in Python is done in turn, as that is not safe in several threads:
-Ops, users' and those that check them, may keep things. A task that calls a batched black box leaves
-its turn to others, and waits until each of them has called one, too, or has ended. All that it then
-goes on with is its own, as machine code keeps nothing that belongs to the model.
+Chains whose model calls Python may be in threads. Their transitions are machine code, and several
+run at a time. What they call in Python is done in turn, because that is not safe in several
+threads: Ops, users' and those that check them, may keep things. A task that calls the function of a
+black box leaves its turn to others. All that it then goes on with is its own, as machine code keeps
+nothing that belongs to the model.
+
+* In threads that a user passes (`Turns`), functions run at the same time.
+* In our own (`Gathering`), a call of a batched black box waits until each of the others has called
+  one, too, or has ended. Then one call makes all. Other functions are called in turn.
 """
 
 import threading
@@ -16,7 +20,7 @@ from functools import wraps
 import numpy as np
 
 gathering = ContextVar("gathering", default=None)
-"""The Gathering of the task that this thread is doing."""
+"""The Turns of the task that this thread is doing."""
 
 NEVER = -1
 """Calls to be waited for while it is not known how many there will be."""
@@ -26,22 +30,11 @@ class RunEnded(BaseException):
     """The run has ended before a call was made. No ``except Exception`` of the model stops it."""
 
 
-class Gathering:
-    """Turns of tasks in threads, in which calls of batched black boxes are made together.
+class Turns:
+    """Turns of tasks in threads, which call functions of black boxes at the same time."""
 
-    Parameters
-    ----------
-    ops : set of Batched
-        Those that machine code calls. What PyTensor's own functions call is not safe in threads.
-    """
-
-    def __init__(self, ops):
-        self.ops = ops
+    def __init__(self):
         self._turn, self._holder = threading.Lock(), None
-        self._change = threading.Condition()  # of what follows
-        self._calls, self._wanted, self._ended = [], NEVER, False
-
-    # ---- turns ----------------------------------------------------------------------------------
 
     def __enter__(self):
         """Begin a task."""
@@ -67,10 +60,34 @@ class Gathering:
         """Whether it is the turn of this thread's task."""
         return self._holder == threading.get_ident()
 
-    # ---- calls ----------------------------------------------------------------------------------
+    def call(self, op, inputs):
+        """Return the outputs of a black box, which others may call meanwhile."""
+        self.leave()
+        try:
+            return op.compute(inputs)
+        finally:
+            self.take()
+
+
+class Gathering(Turns):
+    """Turns in which calls of batched black boxes are made together.
+
+    Parameters
+    ----------
+    ops : set of Batched
+        Those that machine code calls. What PyTensor's own functions call is not safe in threads.
+    """
+
+    def __init__(self, ops):
+        super().__init__()
+        self.ops = ops
+        self._change = threading.Condition()  # of what follows
+        self._calls, self._wanted, self._ended = [], NEVER, False
 
     def call(self, op, inputs):
-        """Return the outputs of a black box, by one call for all tasks."""
+        """Return the outputs of a black box, by one call for all tasks if it is batched."""
+        if op not in self.ops:
+            return op.compute(inputs)
         call = _Call(op, inputs)
         self.leave()
         try:

@@ -13,7 +13,7 @@ from pymc_kameleon.analysis.evidence.draws import CHECKED
 from pymc_kameleon.analysis.evidence.estimate import estimate
 from pymc_kameleon.analysis.evidence.result import Evidence, checked, overlap_of_noise
 from pymc_kameleon.model.functions import ModelLogp
-from pymc_kameleon.model.gathering import Gathering
+from pymc_kameleon.model.gathering import Gathering, Turns
 from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.model.watch import FAILED, Rule, Watch
 from pymc_kameleon.sampling.worker_process import Failed, Lacks
@@ -134,6 +134,15 @@ class Density:
     def can_gather(self):
         """Whether threads can call them."""
         return bool(self.batched) and self.log_density.in_numba
+
+    @property
+    def can_share_threads(self):
+        """Whether functions of black boxes can be called in several threads at the same time."""
+        return self.log_density.calls_functions and self.log_density.in_numba
+
+    def share_threads(self):
+        """Let tasks of several threads call them at the same time from now on."""
+        self.turns = Turns()
 
     def gather(self):
         """Let tasks of several threads call them together; return the Gathering."""

@@ -89,12 +89,14 @@ def say_what_evaluations_cost(job, evaluations, chains, cores, together=False):
         )
 
 
-def say_what_more_workers_do(job, chains, executor):
+def say_what_more_workers_do(job, chains, workers):
     """Tell who has an executor how more of its workers would have something to do."""
-    if job.holds_gil and isinstance(executor, ThreadPoolExecutor):
+    in_threads = isinstance(workers.given, ThreadPoolExecutor)
+    if job.holds_gil and in_threads and not workers.shares_threads:
         _log.warning(
-            "The threads of this executor take turns, as the model calls Python. Leave it out, and "
-            "pass cores=: that makes processes."
+            "The threads of this executor take turns, because the model calls Python. Make a black "
+            "box of its function, by @pk.black_box, which several threads call at the same time; "
+            "or leave the executor out and pass cores=, which makes processes."
         )
     if job.at_once == 1 and all(step.follows for step in job.steps):
         _log.info(

@@ -36,7 +36,7 @@ from pymc_kameleon.sampling.settings import (
     chains_of_few,
     share_of_each,
 )
-from pymc_kameleon.sampling.workers import Workers
+from pymc_kameleon.sampling.workers import Workers, size_of
 from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
 
@@ -147,8 +147,8 @@ def sample(
         chains, at least 4, unless `chains` says otherwise. With EmulatorMetropolis and
         SurrogateMetropolis the search for the posterior makes as many at a time, and by default all
         chains together make the draws and the tuning of four. The draws depend on this number and
-        the seed; the number of workers, by `cores` or `executor`, only changes the time. By default
-        1, and four chains. See docs/executors.md.
+        the seed; how many workers live or die only changes the time. By default 1, and four chains;
+        with an `executor` the number of its workers, if that is known. See docs/executors.md.
     max_evaluations : int, optional
         Evaluations of the log-density that all chains may make together; there will never be more.
         They include those for starts, for the search for the posterior, for tuning, and those that
@@ -164,8 +164,10 @@ def sample(
         on, so that the result is reproducible.
     executor : concurrent.futures.Executor or callable, optional
         Where the chains advance, instead of `cores`: for example a ``ProcessPoolExecutor``, or of
-        a Dask cluster ``client.get_executor()``. It is not shut down. A callable returns one, and
-        is called again if that breaks. See docs/executors.md.
+        a Dask cluster ``client.get_executor()``. A ``ThreadPoolExecutor`` is for a function of
+        ``pk.black_box`` that waits for another program: its threads call it at the same time. It is
+        not shut down. A callable returns one, and is called again if that breaks. See
+        docs/executors.md.
     store : str or path, optional
         A new Zarr store, ``"run.zarr"``, to which draws, statistics and states are appended while
         the chains run. A process that dies loses some seconds, or the draws that are being made;
@@ -221,6 +223,9 @@ def sample(
             check_not_tiny(max_evaluations, lengths.chains, lengths.tune)
         check_executor(executor)
         store = None if store is None else as_path("store", store)
+        if max_concurrent is None and (n := size_of(executor)) > 1:
+            max_concurrent = n
+            _log.info("max_concurrent=%d, because the executor has so many workers.", n)
         steps = steps_of_run(step, model)
         is_open = target_ess is not None or max_evaluations is not None
         most = MOST_DRAWS if is_open else DEFAULT_DRAWS
@@ -402,7 +407,7 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
         _log.info("%s: [%s]", type(step).__name__, ", ".join(map(natural_name, step.var_names)))
     say_what_at_once_is_for(job)
     if workers.given is not None:
-        say_what_more_workers_do(job, len(chains), workers.given)
+        say_what_more_workers_do(job, len(chains), workers)
     left = evaluations_left(prepared, computed)
     if left is not None:
         left = left if max_evaluations is None else max_evaluations

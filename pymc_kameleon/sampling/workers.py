@@ -50,6 +50,14 @@ TASKS_WITH_JOB = 8
 """Tasks that are sent with the job when a worker had none: we cannot choose the worker."""
 
 
+def size_of(executor):
+    """Return how many tasks an executor does at a time, 0 if that is not known."""
+    client = getattr(executor, "_client", None)
+    if hasattr(client, "nthreads"):  # Dask's
+        return sum(client.nthreads().values())
+    return getattr(executor, "_max_workers", None) or 0
+
+
 class OneByOne(Executor):
     """Does each task at once, in the thread that submits it."""
 
@@ -80,6 +88,8 @@ class Workers:
         That of the user.
     gathers : bool
         Whether tasks are done in threads, whose calls of batched black boxes are made in one.
+    shares_threads : bool
+        Whether tasks are done in the user's threads, which call black boxes at the same time.
     """
 
     def __init__(self, job, cores, executor=None):
@@ -90,6 +100,7 @@ class Workers:
         self._numbers, self._tasks_with_job, self._death = count(), 0, None
         self._sends_functions = False
         self.gathers, self._gathering = self._own and cores > 1 and job.can_gather, None
+        self.shares_threads = isinstance(executor, ThreadPoolExecutor) and job.can_share_threads
         # A daemon may have no children.
         self._alone = job.holds_gil and not self.gathers and current_process().daemon
         if job.has_timeout:
@@ -119,6 +130,8 @@ class Workers:
         keep_job(self._job)
         if self.gathers:
             self._gathering = self._job.gather()
+        elif self.shares_threads:
+            self._job.share_threads()
         self._limits = threadpool_limits(1)  # LAPACK's own threads would fight with ours
         if self._in_processes:
             self._executor.submit(int)  # forks them, before the progress bar begins a thread

@@ -17,7 +17,7 @@ import numpy as np
 
 from pymc_kameleon.core.chain import COMMON, N_PROGRESS
 from pymc_kameleon.model.black_box_calls import taking_notes
-from pymc_kameleon.model.gathering import Gathering, out_of_turn
+from pymc_kameleon.model.gathering import Gathering, Turns, out_of_turn
 from pymc_kameleon.model.pymc_internals import (
     get_state_from_generator,
     random_generator_from_state,
@@ -177,6 +177,17 @@ class Job:
     def can_gather(self):
         """Whether threads can call them: PyTensor's own functions share what they compute in."""
         return bool(self.batched) and all(functions.in_numba for functions in self._functions)
+
+    @property
+    def can_share_threads(self):
+        """Whether functions of black boxes can be called in several threads at the same time."""
+        return any(functions.calls_functions for functions in self._functions) and all(
+            functions.in_numba for functions in self._functions
+        )
+
+    def share_threads(self):
+        """Let tasks of several threads call them at the same time from now on."""
+        self.turns = Turns()
 
     def gather(self):
         """Let tasks of several threads call them together from now on; return the Gathering."""
@@ -378,7 +389,7 @@ def learn(job, states):
         chains = [job.steps_at(state) for state in states]
         for k in range(len(job.steps)):
             points = [state.point for state in states]
-            learn_together([chain[k] for chain in chains], points)
+            out_of_turn(learn_together)([chain[k] for chain in chains], points)
         pairs = zip(chains, states, strict=True)
         return [job.leave(chain, state.point, state.noted) for chain, state in pairs]
 

@@ -5,11 +5,10 @@
 
 Writes tables of docs/performance.md. Each figure is of fresh processes, imports not counted, and
 the median of several. "Transitions" is the first draw with an empty cache less that with a full
-one; PyTensor has compiled the models before. What is in compilation.json is not run again. With
+one; PyTensor has compiled the models before. With
 --against, another checkout of the package takes turns with this one, and ratios are printed only.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -19,7 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 from statistics import median
 
-from pages import measured, table, write
+from benchmark import each, main, table
 
 HERE = Path(__file__).resolve()
 FILE = HERE.with_suffix(".json")
@@ -30,32 +29,32 @@ STEPS = ("GAM", "GadMALA")
 REPEATS = 3
 
 
-def main():
-    """Run what is not in the file yet, and write the page; or compare with another version."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def add_options(parser):
+    """Add the options of this script."""
     parser.add_argument("--against", type=Path, help="another checkout of the package")
     parser.add_argument("--measure", nargs=2, help="for itself")
-    options = parser.parse_args()
+
+
+def plan(options):
+    """Yield what is measured, and how; or compare with another version."""
     if options.measure:
         print(json.dumps(measure(*options.measure)))
     elif options.against:
-        both = zip(plan(PACKAGE), plan(options.against.resolve()), strict=True)
+        both = zip(runs(PACKAGE), runs(options.against.resolve()), strict=True)
         for (what, run), (_, run_other) in both:
             seconds, others = run(), run_other()
             print(what, {name: round(seconds[name] / others[name], 2) for name in seconds})
     else:
-        write(tables(measured(FILE, plan(PACKAGE))))
+        yield from runs(PACKAGE)
 
 
-def plan(checkout):
-    """Return what is measured, and how."""
-    for k in range(REPEATS):
-        for sampler in SAMPLERS:
-            yield {"transitions": sampler, "run": k}, partial(transitions, checkout, sampler)
-        for model in MODELS:
-            for sampler in STEPS:
-                what = {"model": model, "step": sampler, "run": k}
-                yield what, partial(two_steps, checkout, sampler, model)
+def runs(checkout):
+    """Yield what is measured of a version."""
+    for run in range(REPEATS):
+        for what, _ in each(len, transitions=SAMPLERS, run=[run]):
+            yield what, partial(transitions, checkout, what["transitions"])
+        for what, _ in each(len, model=MODELS, step=STEPS, run=[run]):
+            yield what, partial(two_steps, checkout, what["step"], what["model"])
 
 
 def tables(rows):
@@ -176,4 +175,4 @@ def garch():
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, add_options=add_options)

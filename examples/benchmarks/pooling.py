@@ -3,19 +3,26 @@
     python examples/benchmarks/pooling.py    a quarter of an hour
 
 Transitions of tuning of each chain until the ESS per transition is 80 % of its final value; three
-runs from dispersed starts for each length. Each row is added to pooling.json as it ends; what is
-in there is not run again.
+runs from dispersed starts for each length.
 """
 
-import warnings
-from functools import partial
 from pathlib import Path
 from statistics import median
 
-import arviz as az
 import numpy as np
-from dispersed import CHAINS, parameters, quiet, run, with_squares
-from pages import measured, spaced, table, three_digits, write
+from benchmark import (
+    CHAINS,
+    each,
+    grouped,
+    least_ess,
+    main,
+    parameters,
+    sample,
+    spaced,
+    table,
+    three_digits,
+    with_squares,
+)
 from posteriors import POSTERIORS
 
 import pymc_kameleon as pk
@@ -36,22 +43,15 @@ share of the ESS after these that is enough."""
 MORE = f"> {spaced(LONG)}"
 
 
-def main():
-    """Run what is not in the file yet, and write the page."""
-    warnings.simplefilter("ignore")
-    write(tables(measured(FILE, plan())))
+def plan(options):
+    """Yield what is to be run."""
+    for case, samplers in SAMPLERS.items():
+        yield from each(measure, case=[case], sampler=samplers)
 
 
-def plan():
-    """Yield what rows are of, and what measures them."""
-    for name, samplers in SAMPLERS.items():
-        for sampler in samplers:
-            yield {"posterior": name, "sampler": sampler}, partial(measure, name, sampler)
-
-
-def measure(name, sampler):
+def measure(case, sampler):
     """Return the final ESS per transition, and the tuning that suffices unless it is > LONG."""
-    step = getattr(pk, sampler)(model=POSTERIORS[name]())
+    step = getattr(pk, sampler)(model=POSTERIORS[case]())
     final = rate(step, CHAINS, False, LONGEST)
     enough = {}
     for title, (chains, pool) in COLUMNS.items():
@@ -88,32 +88,32 @@ def rate(step, chains, pool, n_tune, draws=3000):
     That of each chain by itself, frozen, without its first draws, which may be on the way.
     """
     tune, rates = -(-n_tune // step.steps_per_draw), []
-    options = {"chains": chains, "tune": tune, "compute_convergence_checks": False}
     for seed in SEEDS:
-        with quiet():
-            dt = run(step, seed, draws=draws, **options, pool_tuning=pool)
+        dt = sample(step, draws, tune=tune, chains=chains, pool_tuning=pool, random_seed=seed)
         x = parameters(step.model, dt)[:, draws // 5 :]
-        rates.append(np.mean([least_ess(chain) for chain in x]) / step.steps_per_draw)
+        rates.append(np.mean([ess_of(chain) for chain in x]) / step.steps_per_draw)
     return median(rates)
 
 
-def least_ess(x):
+def ess_of(x):
     """Return the least ESS of the draws (n, d) of a chain and of their squares, over n."""
     if (np.ptp(x, axis=0) == 0).any():  # ArviZ takes what never moved for independent
         return 0.0
-    return float(az.ess(with_squares(x[None]))["x"].min()) / len(x)
+    return least_ess(with_squares(x[None])) / len(x)
 
 
 def tables(rows):
     """Return the tables of the page."""
-    found = {name: [] for name in SAMPLERS}
-    for row in rows:
-        unit = ", in sweeps" if row["sampler"] == "CMTM" else ""
-        cells = [three_digits(row[title]) if title in row else MORE for title in COLUMNS]
-        found[row["posterior"]].append([row["sampler"] + unit, *cells])
-    titles = ["sampler", *COLUMNS]
-    return {"adaptation.md": {name: table(titles, cells) for name, cells in found.items()}}
+    titles, found = ["sampler", *COLUMNS], {}
+    for case, own in grouped(rows, "case").items():
+        lines = []
+        for row in own:
+            unit = ", in sweeps" if row["sampler"] == "CMTM" else ""
+            cells = [three_digits(row[title]) if title in row else MORE for title in COLUMNS]
+            lines.append([row["sampler"] + unit, *cells])
+        found[case] = table(titles, lines)
+    return {"adaptation.md": found}
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables)

@@ -38,7 +38,7 @@ from ckam_targets import (
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 BIMODAL = TARGETS["A.1"]
@@ -113,10 +113,13 @@ def tables(rows):
     """Return the tables of the pages: all, and the bias of cKAM by the length of a cycle."""
     found = {name: [] for name in TABLES}
     for row in rows:
-        found[row["table"]].append([row["row"], *map(pages.with_error, row["values"])])
-    bias = pages.table(["L", "cKAM", EXACT], [cells[::2] for cells in found["cycles"]])
-    found = {name: pages.table(table.head, found[name]) for name, table in TABLES.items()}
-    return {pages.paper("cyclical_kam"): found, "cyclical_kam.md": {"bias of short cycles": bias}}
+        found[row["table"]].append([row["row"], *map(benchmark.with_error, row["values"])])
+    bias = benchmark.table(["L", "cKAM", EXACT], [cells[::2] for cells in found["cycles"]])
+    found = {name: benchmark.table(table.head, found[name]) for name, table in TABLES.items()}
+    return {
+        benchmark.paper("cyclical_kam"): found,
+        "cyclical_kam.md": {"bias of short cycles": bias},
+    }
 
 
 def main():
@@ -131,12 +134,14 @@ def main():
             for row in table.samplers:
                 jobs = [(name, row, seed) for seed in range(n_chains)]
                 chains = pool.map(measure, *zip(*jobs, strict=True))
-                values = pages.rounded(list(zip(*chains, strict=True)))
-                print(row, *map(pages.with_error, values), sep=" | ", flush=True)
-                rows.append({"table": name, "row": row, "values": values} | pages.when_and_where())
+                values = benchmark.rounded(list(zip(*chains, strict=True)))
+                print(row, *map(benchmark.with_error, values), sep=" | ", flush=True)
+                rows.append(
+                    {"table": name, "row": row, "values": values} | benchmark.when_and_where()
+                )
     if not full:
-        pages.save(FILE, rows)
-        pages.write(tables(rows))
+        benchmark.save(FILE, rows)
+        benchmark.write(tables(rows))
 
 
 if __name__ == "__main__":

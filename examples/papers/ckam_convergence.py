@@ -37,7 +37,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "images" / "ckam_kl.png"
@@ -127,14 +127,15 @@ def follow(name, n_chains, rows):
         seconds = measure_seconds(name, sampler)
         kl = measure(name, sampler, n_chains)
         end = kl[:, -1]
+        error = benchmark.with_error(end, 4)
         print(
-            f"{sampler:<19}{pages.with_error(end, 4):>16}{np.median(end):>9.4f}{end.max():>9.4f}"
+            f"{sampler:<19}{error:>16}{np.median(end):>9.4f}{end.max():>9.4f}"
             f"{seconds:>7.2f}   {PROTOTYPE[name].get(sampler, '')}",
             flush=True,
         )
         curves[sampler] = kl
         ends = {"kl": end.round(5).tolist(), "seconds": round(float(seconds), 3)}
-        rows.append({"target": name, "sampler": sampler} | ends | pages.when_and_where())
+        rows.append({"target": name, "sampler": sampler} | ends | benchmark.when_and_where())
     return curves
 
 
@@ -149,10 +150,10 @@ def tables(rows):
             row, kl, seconds = by_place.get((target, sampler)), "", ""
             if row:
                 digits = max(2, 1 - int(np.floor(np.log10(np.mean(row["kl"])))))
-                kl, seconds = pages.with_error(row["kl"], digits), f"{row['seconds']:.1f}"
+                kl, seconds = benchmark.with_error(row["kl"], digits), f"{row['seconds']:.1f}"
             cells += [kl, seconds]
         lines.append(f"| {' | '.join(cells)} |")
-    return {pages.paper("cyclical_kam"): {"convergence": lines}}
+    return {benchmark.paper("cyclical_kam"): {"convergence": lines}}
 
 
 def draw(path, curves):
@@ -191,8 +192,8 @@ def main():
     rows = []
     draw(Path(options.output), {name: follow(name, n_chains, rows) for name in TARGETS})
     if not options.full:
-        pages.save(FILE, rows)
-        pages.write(tables(rows))
+        benchmark.save(FILE, rows)
+        benchmark.write(tables(rows))
 
 
 if __name__ == "__main__":

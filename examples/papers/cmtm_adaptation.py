@@ -32,7 +32,7 @@ from cmtm_targets import (
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 CHAINS = 20
@@ -115,8 +115,8 @@ def measure(variant, n_chains):
         "selected": mean("cmtm_selected").mean(axis=0),
         "accepted": mean("cmtm_accepted").mean(axis=0),
     }
-    found = {name: pages.rounded(values) for name, values in found.items()}
-    return {"adaptation": variant} | found | pages.when_and_where()
+    found = {name: benchmark.rounded(values) for name, values in found.items()}
+    return {"adaptation": variant} | found | benchmark.when_and_where()
 
 
 def measure_savings(m):
@@ -126,7 +126,7 @@ def measure_savings(m):
         step = pk.CMTM(model=target.model(), n_tries=m, scales=np.geomspace(0.5, 8, m))
         evaluations = run_chain(step, target, seed=1).statistics["n_logp"].mean()
         shares.append(evaluations / ((2 * m - 1) * target.d))
-    return {"tries": m, "shares": pages.rounded(shares)} | pages.when_and_where()
+    return {"tries": m, "shares": benchmark.rounded(shares)} | benchmark.when_and_where()
 
 
 def tables(rows):
@@ -136,7 +136,7 @@ def tables(rows):
     for name, row in variants.items():
         times += [[name, *pair] for pair in REFERENCE.get(name, {}).items()]
         jumps = [f"{f(row['jump']):.2f}" for f in (np.min, np.median, np.max)]
-        cells = map(pages.with_error, [*row["act"], row["jump"]])
+        cells = map(benchmark.with_error, [*row["act"], row["jump"]])
         times.append([name, "ours", *cells, ", ".join(jumps)])
         if name != "none":
             scales.append([f"{name}, medians", *map(interval, row["scales"])])
@@ -163,7 +163,9 @@ def tables(rows):
     }
     bodies = (times, scales, third, savings)
     return {
-        pages.paper("cmtm"): dict(zip(heads, map(pages.table, heads.values(), bodies), strict=True))
+        benchmark.paper("cmtm"): dict(
+            zip(heads, map(benchmark.table, heads.values(), bodies), strict=True)
+        )
     }
 
 
@@ -197,15 +199,15 @@ def main():
     n_chains = parser.parse_args().chains
     variants = {name: measure(name, n_chains) for name in VARIANTS}
     rows = [*variants.values(), *map(measure_savings, (3, 5, 10, 20))]
-    for lines in tables(rows)[pages.paper("cmtm")].values():
+    for lines in tables(rows)[benchmark.paper("cmtm")].values():
         print(*lines, "", sep="\n")
     print_frequencies(variants)
     print("\nEvaluations per sweep with the first scales 2⁻¹⁰ … 2⁹; the most possible is 156:")
     for name, row in variants.items():
-        print(f"{name:<10}{pages.with_error(row['evaluations'])}")
+        print(f"{name:<10}{benchmark.with_error(row['evaluations'])}")
     if n_chains == CHAINS:
-        pages.save(FILE, rows)
-        pages.write(tables(rows))
+        benchmark.save(FILE, rows)
+        benchmark.write(tables(rows))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from kam_pictures import IMAGES, save
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 CHAINS, DRAWS = 40, SWEEPS // 2
@@ -90,13 +90,13 @@ def measure(name, sampler):
     without = [effective_sizes(np.delete(x, i, axis=0)) for i in range(CHAINS)]
     errors = [jackknife([shown(ess) for ess in without]) for shown in SHOWN[name].values()]
     return {
-        "ess": pages.rounded(effective_sizes(x)),
-        "errors": pages.rounded(errors),
-        "seconds": pages.rounded(seconds_per_sweep(kind, target, **options)),
-        "evaluations": pages.rounded(
+        "ess": benchmark.rounded(effective_sizes(x)),
+        "errors": benchmark.rounded(errors),
+        "seconds": benchmark.rounded(seconds_per_sweep(kind, target, **options)),
+        "evaluations": benchmark.rounded(
             np.mean([chain.statistics["n_logp"].mean() for chain in chains])
         ),
-        "truth": pages.rounded([[float(f(own)) for own in x] for f in TRUTH[name].values()]),
+        "truth": benchmark.rounded([[float(f(own)) for own in x] for f in TRUTH[name].values()]),
     }
 
 
@@ -118,21 +118,21 @@ def tables(rows):
         for row in (row for row in rows if row["target"] == name):
             sampler, seconds, evaluations = (row[key] for key in ("sampler", *COSTS))
             ess = [shown(row["ess"]) for shown in columns.values()]
-            cells = [pages.estimate(*pair, 0) for pair in zip(ess, row["errors"], strict=True)]
+            cells = [benchmark.estimate(*pair, 0) for pair in zip(ess, row["errors"], strict=True)]
             draws.append([sampler, *cells, f"{1e6 * seconds:.1f}", f"{evaluations:.0f}"])
-            cells = [pages.spaced(round(n / DRAWS / seconds)) for n in ess]
+            cells = [benchmark.spaced(round(n / DRAWS / seconds)) for n in ess]
             per_second.append([sampler, *cells])
             cells = [f"{1000 * n / DRAWS / evaluations:.2g}" for n in ess]
             per_evaluation.append([sampler, *cells])
-            truth[sampler] += map(pages.with_error, row["truth"])
+            truth[sampler] += map(benchmark.with_error, row["truth"])
         head = ["sampler", *columns]
         found |= {
-            f"{name}: draws": pages.table([*head, *COSTS.values()], draws),
-            f"{name}: seconds": pages.table(head, per_second),
-            f"{name}: evaluations": pages.table(head, per_evaluation),
+            f"{name}: draws": benchmark.table([*head, *COSTS.values()], draws),
+            f"{name}: seconds": benchmark.table(head, per_second),
+            f"{name}: evaluations": benchmark.table(head, per_evaluation),
         }
     head = ["", *(title for estimates in TRUTH.values() for title in estimates)]
-    return {pages.paper("cmtm"): found | {"known": pages.table(head, truth.values())}}
+    return {benchmark.paper("cmtm"): found | {"known": benchmark.table(head, truth.values())}}
 
 
 def draw_mixture(rows):
@@ -160,8 +160,8 @@ def main():
         ({"target": name, "sampler": sampler}, partial(measure, name, sampler))
         for name, sampler in product(TARGETS, SAMPLERS)
     ]
-    rows = pages.measured(FILE, plan)
-    pages.write(tables(rows))
+    rows = benchmark.measured(FILE, plan)
+    benchmark.write(tables(rows))
     draw_mixture([row for row in rows if row["target"] == "mixture"])
 
 

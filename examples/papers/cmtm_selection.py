@@ -27,7 +27,7 @@ from kam_pictures import IMAGES, save
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 SCALES = np.array([1, 2, 4, 8, 16])
@@ -100,7 +100,7 @@ MEASURES = {
 def measure(alpha, chains):
     """Return a row of the table over α."""
     values = {name: [f(chain) for chain in chains] for name, f in MEASURES.items()}
-    return {"α": alpha} | {name: pages.rounded(own) for name, own in values.items()}
+    return {"α": alpha} | {name: benchmark.rounded(own) for name, own in values.items()}
 
 
 def tables(rows):
@@ -113,13 +113,13 @@ def tables(rows):
             move = f"x{'₁₂'[k]}, {region}"
             lines.append([move, "paper", *(f"{value:.2f}" for value in paper[k][r])])
             lines.append(["", "ours", *(f"{value:.2f}" for value in ours[k][r])])
-        found[name] = pages.table(["move", "", *map(str, SCALES)], lines)
+        found[name] = benchmark.table(["move", "", *map(str, SCALES)], lines)
     lines = [
-        [row["α"], *(pages.with_error(row[name]) for name in MEASURES)]
+        [row["α"], *(benchmark.with_error(row[name]) for name in MEASURES)]
         for row in rows
         if "α" in row
     ]
-    return {pages.paper("cmtm"): found | {"alpha": pages.table(["α", *MEASURES], lines)}}
+    return {benchmark.paper("cmtm"): found | {"alpha": benchmark.table(["α", *MEASURES], lines)}}
 
 
 def draw_frequencies(selected):
@@ -165,18 +165,18 @@ def main():
     rows = []
     for alpha in ALPHAS:
         chains = run_chains(n_chains, alpha)
-        rows.append(measure(alpha, chains) | pages.when_and_where())
+        rows.append(measure(alpha, chains) | benchmark.when_and_where())
         if alpha == PUBLISHED_ALPHA:
             means, errors = frequencies(chains)
             first = frequencies(chains, shift=0)[0, 0, 1, :, 0]
-    frequent = dict(zip(PAPER, pages.rounded(means), strict=True))
-    for lines in tables([*rows, frequent])[pages.paper("cmtm")].values():
+    frequent = dict(zip(PAPER, benchmark.rounded(means), strict=True))
+    for lines in tables([*rows, frequent])[benchmark.paper("cmtm")].values():
         print(*lines, "", sep="\n")
     print(f"Errors of selected and accepted are at most {errors.max(axis=(1, 2, 3)).round(4)}.")
     print(f"By x₁ before the sweep the first try is selected for x₂ in {first.round(3)}.")
     if not full:
-        pages.save(FILE, [*rows, frequent | pages.when_and_where()])
-        pages.write(tables([*rows, frequent]))
+        benchmark.save(FILE, [*rows, frequent | benchmark.when_and_where()])
+        benchmark.write(tables([*rows, frequent]))
         draw_frequencies(frequent["selected"])
         draw_alphas(rows)
 

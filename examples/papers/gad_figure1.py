@@ -27,7 +27,7 @@ from kam_pictures import BLUE, CONTOUR, IMAGES, RED, save
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 PAPER_BETAS = {0.25: 7.4, 0.4: 2.2}
@@ -75,7 +75,7 @@ def learn_pair():
                 "size": (sizes / np.sqrt(np.linalg.det(PAIR.covariance))).round(4).tolist(),
                 "correlation": [round(float(correlations(f @ f.T)[0, 1]), 5) for f, _ in ends],
             }
-            rows.append(row | pages.when_and_where())
+            rows.append(row | benchmark.when_and_where())
             print(rows[-1], flush=True)
             shown.setdefault(target_accept, ends[0])
     return rows, shown
@@ -92,7 +92,7 @@ def tables(rows):
         betas, sizes = ([with_error(row[k], 2) for row in (first, last)] for k in ("beta", "size"))
         deviation = f"{first['deviation']:.2f}"
         cells.append([target_accept, theirs, betas[0], deviation, sizes[0], betas[1], sizes[1]])
-    return {pages.paper("gad"): {"final β": pages.table(titles, cells)}}
+    return {benchmark.paper("gad"): {"final β": benchmark.table(titles, cells)}}
 
 
 def learn_process(target):
@@ -158,8 +158,8 @@ def main():
     parser.add_argument("--plot-dir", default=IMAGES, help="docs/images by default")
     options = parser.parse_args()
     rows, shown = learn_pair()
-    pages.save(FILE, rows)
-    pages.write(tables(rows))
+    benchmark.save(FILE, rows)
+    benchmark.write(tables(rows))
     target = gaussian_process()
     draw(options.plot_dir, shown, target, learn_process(target))
 

@@ -29,7 +29,7 @@ from kam_pictures import IMAGES, save
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 FULL = [50_000, 20_000]
@@ -70,7 +70,7 @@ def tables(rows):
     cells = [
         [
             row["sampler"],
-            *[pages.spaced(round(ess)) for ess in row["ess"]],
+            *[benchmark.spaced(round(ess)) for ess in row["ess"]],
             round(row["seconds"]),
             f"{row['ess'][0] / row['seconds']:.2g}",
             f"{row['acceptance']:.3f}",
@@ -80,7 +80,7 @@ def tables(rows):
         for row in rows
         if row["images"] == 1850 and row["iterations"] == FULL
     ]
-    return {pages.paper("gad"): {"MNIST": pages.table(titles, cells)}}
+    return {benchmark.paper("gad"): {"MNIST": benchmark.table(titles, cells)}}
 
 
 def draw(directory, diagonal, x):
@@ -112,7 +112,7 @@ def main():
         ({"sampler": name} | what, partial(measure, name, target, *lengths, options.plot_dir))
         for name in SAMPLERS
     ]
-    pages.write(tables(pages.measured(FILE, plan)))
+    benchmark.write(tables(benchmark.measured(FILE, plan)))
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ from gad_targets import (
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -210,7 +210,7 @@ def measure(name, target, label, full):
         "seconds": (longer * np.array(seconds)).round(2).tolist(),
         "compiled": compiled,
         "acceptance": round(float(np.mean(acceptance)), 4),
-    } | pages.when_and_where()
+    } | benchmark.when_and_where()
 
 
 def run_pymc(sampler, target, seed, tune, draws):
@@ -254,7 +254,7 @@ def number(*values):
     """Return the mean of some chains' values, and its standard error."""
     digits = 1 if np.mean(values) < 20 else 0
     mean, *error = with_error(values, digits).split(" ")
-    return " ".join([mean if digits else pages.spaced(int(mean)), *error])
+    return " ".join([mean if digits else benchmark.spaced(int(mean)), *error])
 
 
 def tables(rows):
@@ -267,7 +267,7 @@ def tables(rows):
             found |= {f"{name}, ESS": ess_table(own), f"{name}, rates": rate_table(own)}
         elif own:
             found[name] = short_table(own)
-    return {pages.paper("gad"): found | {"gadMALAf and NUTS": nuts_table(by_place)}}
+    return {benchmark.paper("gad"): found | {"gadMALAf and NUTS": nuts_table(by_place)}}
 
 
 def paper(row):
@@ -283,7 +283,7 @@ def ess_table(rows):
     titles = ["ESS", "paper: least", "median", "largest", "ours: least", "median", "largest"]
     ours = [[number(*ess) for ess in row["ess"]] for row in rows]
     cells = [[title(row), *paper(row)[1], *own] for row, own in zip(rows, ours, strict=True)]
-    return pages.table(titles, cells)
+    return benchmark.table(titles, cells)
 
 
 def rate_table(rows):
@@ -295,7 +295,7 @@ def rate_table(rows):
         own = [accepted, f"{row['acceptance']:.3f}", rate, number(*rates(row))]
         compiled = f"{row['compiled']:.2f}" if row["compiled"] else ""
         cells.append([title(row), *own, number(np.mean(row["seconds"])), compiled])
-    return pages.table(titles, cells)
+    return benchmark.table(titles, cells)
 
 
 def short_table(rows):
@@ -305,7 +305,7 @@ def short_table(rows):
         [title(row), *[number(*chains) for chains in own]]
         for row, own in zip(rows, figures, strict=True)
     ]
-    return pages.table(["sampler", "ESS: least", "median", "largest", "rate"], cells)
+    return benchmark.table(["sampler", "ESS: least", "median", "largest", "rate"], cells)
 
 
 def nuts_table(by_place):
@@ -318,8 +318,8 @@ def nuts_table(by_place):
             compiled = np.divide(gad["ess"][0], gad["compiled"])
             values = [rates(by_place[name, "NUTS, PyMC's"]), rates(gad), compiled]
             means = [float(f"{np.mean(value):.2g}") for value in values]
-            cells.append([title_of_target, *[pages.spaced(round(mean)) for mean in means]])
-    return pages.table(titles, cells)
+            cells.append([title_of_target, *[benchmark.spaced(round(mean)) for mean in means]])
+    return benchmark.table(titles, cells)
 
 
 def main():
@@ -332,7 +332,7 @@ def main():
     options = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
-    rows = [] if options.full else pages.load(FILE)
+    rows = [] if options.full else benchmark.load(FILE)
     done = {(row["target"], row["sampler"]) for row in rows}
     for name in options.targets:
         try:
@@ -345,12 +345,12 @@ def main():
                 rows.append(measure(name, target, label, options.full))
                 print(rows[-1], flush=True)
                 if not options.full:
-                    pages.save(FILE, rows)
+                    benchmark.save(FILE, rows)
     if options.full:
-        for lines in tables(rows)[pages.paper("gad")].values():
+        for lines in tables(rows)[benchmark.paper("gad")].values():
             print("", *lines, sep="\n")
     else:
-        pages.write(tables(rows))
+        benchmark.write(tables(rows))
 
 
 if __name__ == "__main__":

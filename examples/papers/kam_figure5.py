@@ -30,7 +30,7 @@ from kam_targets import TARGETS, deviations
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from pages import load, paper, save, when_and_where, write
+from benchmark import load, paper, save, when_and_where, write
 
 FILE = Path(__file__).with_suffix(".json")
 CORES = 2

@@ -41,7 +41,7 @@ from kam_pictures import IMAGES, save
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 STORED, LOOKS = (10, 10_000), (0.3, 0.5, 1)
@@ -86,13 +86,13 @@ def main():
         path = options.runs / f"{slug(name)}-{chains}-{n}.zarr"
         dt = run(step, path, n, chains, options.cores, seed=1)
         found = discrepancies(dt["posterior"]["theta"].values, *features)
-        rows.append({"sampler": name} | summary(dt, n, *found) | pages.when_and_where())
+        rows.append({"sampler": name} | summary(dt, n, *found) | benchmark.when_and_where())
         print(rows[-1], flush=True)
-    for lines in tables(rows)[pages.paper("kam")].values():
+    for lines in tables(rows)[benchmark.paper("kam")].values():
         print(*lines, sep="\n")
     if (chains, n) == STORED:
-        pages.save(FILE, rows)
-        pages.write(tables(rows))
+        benchmark.save(FILE, rows)
+        benchmark.write(tables(rows))
     show_costs(model)
     draw_projection(options.output, benchmark)
     draw_ends(options.output, rows)
@@ -225,8 +225,8 @@ def tables(rows):
         for look in looks:
             pairs = [(mmd[kam][look], mmd[other][look]) for other in others]
             cells = [f"{standardised(*pair):z.1f}".replace("-", "−") for pair in pairs]
-            more.append(f"| {kam} | {pages.spaced(int(look))} | {' | '.join(cells)} |")
-    return {pages.paper("kam"): {"glass": lines, "differences on glass": more}}
+            more.append(f"| {kam} | {benchmark.spaced(int(look))} | {' | '.join(cells)} |")
+    return {benchmark.paper("kam"): {"glass": lines, "differences on glass": more}}
 
 
 def standardised(a, b):
@@ -293,12 +293,12 @@ def draw_ends(directory, rows):
         )
         right.errorbar(np.mean(row["distance"]), i, xerr=error(row["distance"]), **style)
     left.set(xlabel="iterations", ylabel="MMD", xscale="log", yscale="log")
-    left.set_xticks(looks, [pages.spaced(int(look)) for look in looks])
+    left.set_xticks(looks, [benchmark.spaced(int(look)) for look in looks])
     left.set_yticks([30, 50, 100], ["30", "50", "100"])
     left.minorticks_off()
     left.grid(alpha=0.3)
     right.set(xlabel="distance of means", ylim=(len(rows) - 0.5, -0.5), yticks=[])
-    right.set(xlim=(0, None), title=f"after {pages.spaced(int(looks[-1]))}")
+    right.set(xlim=(0, None), title=f"after {benchmark.spaced(int(looks[-1]))}")
     right.grid(alpha=0.3)
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=len(rows))
     save(figure, directory, "kam_figure4.png", shaded=True)

@@ -33,7 +33,7 @@ from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.kameleon import kam, pca_kam
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from pages import paper, save, spaced, when_and_where, write
+from benchmark import paper, save, spaced, when_and_where, write
 
 FILE = Path(__file__).with_suffix(".json")
 CHAINS = 40

@@ -20,7 +20,7 @@ from kam_figure5 import CORES, ITERATIONS, KAM, build, run_chain
 from kam_targets import TARGETS, deviations
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from pages import paper, save, when_and_where, write
+from benchmark import paper, save, when_and_where, write
 
 FILE = Path(__file__).with_suffix(".json")
 CHAINS = 20

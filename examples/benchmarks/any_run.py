@@ -1,6 +1,6 @@
 """What control variates by gradients gain over runs of PyMC's NUTS: a table of docs/any_run.md.
 
-    python examples/benchmarks/any_run.py [--cases GARCH,schools] [--seeds 10]
+    python examples/benchmarks/any_run.py [--cases GARCH schools] [--seeds 10]
 
 A run has four chains of 1000 draws, after 1000 of tuning, by ``pm.sample``. Quantities are each
 x_k, x_k² and whether x_k is below its 5, 50 and 95 % points, on the unconstrained scale. Effective

@@ -3,12 +3,13 @@
 A script has a `plan`, which says what is to be run and what measures it, and `tables`, which makes
 tables of the rows that were measured. :func:`main` gives all scripts the same options:
 
-    python examples/benchmarks/SCRIPT.py [--cases AR5,GARCH] [--samplers GAM,KAM] [--budgets 2000]
+    python examples/benchmarks/SCRIPT.py [--cases AR5 GARCH] [--samplers GAM KAM] [--budgets 2000]
         [--seeds 4] [--seconds 600] [--json FILE] [--table] [--picture]
 
 Without options, everything on the pages is run. Each row is added to the JSON file beside the
 script as soon as it is there, with date and machine. What is in the file is not run again, so a
-script that was stopped resumes. ``--table`` and ``--picture`` only read the file.
+script that was stopped resumes. ``--table`` and ``--picture`` only read the file. Tables of another
+file are printed.
 
 A table stands on a page between two comments, ``<!-- name -->`` and ``<!-- end of name -->``. Tests
 check that it is as the script would write it.
@@ -23,9 +24,10 @@ import platform
 import sys
 import warnings
 from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from datetime import date
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from logging.handlers import BufferingHandler
 from math import floor, inf, log10
@@ -67,8 +69,10 @@ def main(file, plan, tables=None, *, seeds=None, draw=None, add_options=None):
         return
     runs = [] if options.table else wanted(plan(options), options)
     rows = measured(options.json, runs, options)
-    if tables and options.json == file:
-        write(tables(load(file))) if file else show(tables(rows))
+    if tables and file and options.json == file:
+        write(tables(load(file)))
+    elif tables and (options.table or not file):
+        show(tables(rows or load(options.json)))
 
 
 def parsed(file, seeds, draw, add_options):
@@ -76,7 +80,7 @@ def parsed(file, seeds, draw, add_options):
     [about] = (sys.modules["__main__"].__doc__ or "").splitlines()[:1] or [None]
     parser = argparse.ArgumentParser(description=about)
     for name in ASKED:
-        parser.add_argument(f"--{name}", type=lambda text: text.split(","), help="some, by commas")
+        parser.add_argument(f"--{name}", nargs="+", help="some of them")
     parser.add_argument("--seeds", type=int, default=seeds, help="runs of each")
     parser.add_argument("--seconds", type=float, default=inf, help="after which no run begins")
     parser.add_argument("--json", type=Path, default=file, help="another file for the rows")
@@ -89,7 +93,7 @@ def parsed(file, seeds, draw, add_options):
     return parser.parse_args()
 
 
-ASKED = {"cases": ("case",), "samplers": ("of", "sampler"), "budgets": ("evaluations",)}
+ASKED = {"cases": ("case", "target"), "samplers": ("of", "sampler"), "budgets": ("evaluations",)}
 """Options, and the keys of rows that they choose by: the first that a row has."""
 
 
@@ -160,6 +164,17 @@ def save(file, rows):
 def when_and_where():
     """Return what each row says besides what was measured."""
     return {"date": str(date.today()), "machine": f"{platform.machine()}, {os.cpu_count()} cores"}
+
+
+def in_processes(measure, *what, seeds):
+    """Return what `measure` returns of `what` and of each seed; two at a time."""
+    return list(processes().map(partial(measure, *what), seeds))
+
+
+@cache
+def processes():
+    """Return processes, which keep what they have compiled."""
+    return ProcessPoolExecutor(2)
 
 
 @contextmanager

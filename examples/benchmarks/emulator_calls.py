@@ -1,6 +1,6 @@
 """How much closer to a posterior each call of its simulator leads, with and without an emulator.
 
-    python examples/benchmarks/emulator_calls.py [--seeds 4] [--cases influenza,pk_by_subject,heat]
+    python examples/benchmarks/emulator_calls.py [--seeds 4] [--cases influenza pk_by_subject heat]
     python examples/benchmarks/emulator_calls.py --picture
 
 A run takes up to some minutes, with four chains and the seeds 0, 1, …

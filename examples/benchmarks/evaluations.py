@@ -1,8 +1,8 @@
 """Effective draws at equal numbers of evaluations of the log-density, in all.
 
     python examples/benchmarks/evaluations.py    what the pages show; some hours
-    python examples/benchmarks/evaluations.py --cases AR5,GARCH --samplers GAM,KAM
-        --budgets 2000,10000 [--seeds 20] [--share 0.4]    the same of anything
+    python examples/benchmarks/evaluations.py --cases AR5 GARCH --samplers GAM KAM
+        --budgets 2000 10000 [--seeds 20] [--share 0.4]    the same of anything
     python examples/benchmarks/evaluations.py --picture     error by evaluations
 
 A run has 4 chains from dispersed starts. Its evaluations are those of all chains together; tuning

@@ -1,6 +1,6 @@
 """Evidences of models of which they are known: errors, and whether the stated ones are right.
 
-    python examples/benchmarks/evidence.py [--cases AR5,GARCH] [--samplers NUTS] [--seeds 20]
+    python examples/benchmarks/evidence.py [--cases AR5 GARCH] [--samplers NUTS] [--seeds 20]
 
 A run is ``pk.evidence`` with its default numbers of evaluations, of the draws that
 SurrogateMetropolis makes with 2000 evaluations in all, or NUTS (``pm.sample``, 4 chains of 1000

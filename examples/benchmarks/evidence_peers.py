@@ -1,6 +1,6 @@
 """The evidence by other packages and by ours: evaluations until a run ends, and its error.
 
-    python examples/benchmarks/evidence_peers.py [--cases GARCH] [--samplers nautilus,dynesty]
+    python examples/benchmarks/evidence_peers.py [--cases GARCH] [--samplers nautilus dynesty]
         [--seeds 4]
 
 `pip install pymc-kameleon[peers]` installs what there is to compare with; what is not installed is

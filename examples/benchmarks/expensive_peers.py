@@ -3,7 +3,7 @@
     git clone https://github.com/sbi-benchmark/sbibm
     pip install pints umbridge; git clone https://github.com/UM-Bridge/benchmarks
     python examples/benchmarks/expensive_peers.py --sbibm sbibm --umbridge benchmarks
-        [--cases GARCH,logistic] [--samplers PyVBMC,GPry] [--seeds 4]
+        [--cases GARCH logistic] [--samplers PyVBMC GPry] [--seeds 4]
 
 `pip install pymc-kameleon[peers]` installs what there is to compare with; what is not installed is
 left out. A row of expensive_peers.json is one run.

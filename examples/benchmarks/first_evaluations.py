@@ -1,7 +1,7 @@
 """What the first evaluations are worth: averages of whole runs, of the search alone, of PyVBMC.
 
-    python examples/benchmarks/first_evaluations.py [--of runs] [--cases GARCH,AR5]
-        [--budgets 100,200] [--seeds 12] [--noise 0.05]
+    python examples/benchmarks/first_evaluations.py [--of runs] [--cases GARCH AR5]
+        [--budgets 100 200] [--seeds 12] [--noise 0.05]
 
 Effective draws are 1 / mean over the seeds of the squared error, in units of the posterior: of the
 means of all coordinates, and of the shares below their 5, 50 and 95 % quantiles. Printed are the

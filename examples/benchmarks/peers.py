@@ -1,7 +1,7 @@
 """Ours beside the samplers of other packages: at equal numbers of evaluations, and per second.
 
-    python examples/benchmarks/peers.py [--cases AR5,banana] [--samplers emcee,zeus]
-        [--budgets 1000,10000,100000,200000] [--seeds 8] [--limit 60]
+    python examples/benchmarks/peers.py [--cases AR5 banana] [--samplers emcee zeus]
+        [--budgets 1000 10000 100000 200000] [--seeds 8] [--limit 60]
 
 others.py has the other samplers, evaluations.py says what is counted and what effective draws are.
 `pip install pymc-kameleon[peers]` installs what there is to compare with; what is not installed is

@@ -1,6 +1,6 @@
 """Which samplers are right with default arguments, which say that they are not, and which do not.
 
-    python examples/benchmarks/reliability.py [--samplers GAM,KAM] [--cases AR5,GARCH] [--seeds 1]
+    python examples/benchmarks/reliability.py [--samplers GAM KAM] [--cases AR5 GARCH] [--seeds 1]
 
 A run is `pk.sample(step=...)` with all its defaults: four chains from dispersed starts. Its means
 of every x_k and x_k², on the unconstrained scale, are compared with exact quadrature, or a long

@@ -1,6 +1,6 @@
 """What many workers are good for: rounds, what a run takes in times of an evaluation; and accuracy.
 
-    python examples/benchmarks/rounds.py [--cases AR5,GARCH] [--workers 4,16,64] [--evaluations N]
+    python examples/benchmarks/rounds.py [--cases AR5 GARCH] [--workers 4,16,64] [--evaluations N]
         [--each 0.1] [--sigma 0] [--seeds 3]
 
 Each evaluation sleeps for so many seconds on average in processes of this machine, P at a time, and

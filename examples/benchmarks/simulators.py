@@ -1,6 +1,6 @@
 """Models whose simulator is a black box, and what is known of their posteriors.
 
-    python examples/benchmarks/simulators.py [--cases influenza,heat]
+    python examples/benchmarks/simulators.py [--cases influenza heat]
 
 makes the references that are missing in simulators.json.
 

@@ -1,6 +1,6 @@
 """How good the stated errors and intervals of `pk.summary` are: a table of docs/reliability.md.
 
-    python examples/benchmarks/stated_errors.py [--cases AR5,GARCH] [--seeds 4]
+    python examples/benchmarks/stated_errors.py [--cases AR5 GARCH] [--seeds 4]
 
 Runs of `pk.sample` with default arguments on the posteriors of reliability.py, whose means of x_k
 and x_k² are known, on the unconstrained scale. For each run and quantity:

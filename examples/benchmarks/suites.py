@@ -5,7 +5,7 @@
     pip install umbridge; git clone https://github.com/UM-Bridge/benchmarks
     git clone https://github.com/lacerbi/infbench
     python examples/benchmarks/suites.py --sbibm sbibm --umbridge benchmarks --infbench infbench
-        [--cases "cone 2,SLCP 1"] [--seeds 4]
+        [--cases "cone 2" "SLCP 1"] [--seeds 4]
 
 PINTS has toy densities, and toy models that solve equations. Each is called as it is, as a black
 box. sbibm has tasks of simulators, with ten observations of each, and 10 000 draws from each

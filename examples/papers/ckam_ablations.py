@@ -1,9 +1,8 @@
 """Figures 11 and 13 of the cyclical KAM paper, and what it leaves open: kernels, cycles, bias.
 
-    python ckam_ablations.py [--full]
+    python ckam_ablations.py [--seeds 4]
 
-Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains, some six minutes on two cores,
-which write the tables of cyclical_kam.md and docs/cyclical_kam.md; `--full`, 40 chains and an hour:
+Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains, some six minutes on two cores:
 
 1. Effective sample size on A.1, as ArviZ has it, per second (figure 11); beside it the weight of
    the first mode, which is 0.5.
@@ -14,16 +13,14 @@ which write the tables of cyclical_kam.md and docs/cyclical_kam.md; `--full`, 40
    With γ₀ = 1, near these targets' scale; with 20 short Explorations accept and learn nothing.
 """
 
-import argparse
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import arviz as az
 import numpy as np
 from ckam_targets import (
-    CORES,
     EVALUATIONS,
     EXACT,
     KERNEL,
@@ -103,10 +100,24 @@ TABLES = {
 }
 
 
-def measure(table, row, seed):
+def measure_row(table, row, seed):
     """Return the measures of one chain of each sampler in a row of a table."""
     _, samplers, measure_chain = TABLES[table]
     return [value for sampler in samplers[row] for value in measure_chain(sampler, seed)]
+
+
+def measure(table, row, seeds):
+    """Return the measures of all chains, (measures, chains)."""
+    chains = benchmark.in_processes(measure_row, table, row, seeds=seeds)
+    return {"values": benchmark.rounded(list(zip(*chains, strict=True)))}
+
+
+def plan(options):
+    """Yield what is to be run."""
+    for table, (_, samplers, _) in TABLES.items():
+        for row in samplers:
+            what = {"table": table, "row": row}
+            yield what, partial(measure, **what, seeds=range(options.seeds))
 
 
 def tables(rows):
@@ -122,27 +133,5 @@ def tables(rows):
     }
 
 
-def main():
-    """Measure all, a row of a table after the other, and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--full", action="store_true", help="40 chains instead of 4")
-    full = parser.parse_args().full
-    n_chains, rows = 40 if full else 4, []
-    with ProcessPoolExecutor(CORES) as pool:
-        for name, table in TABLES.items():
-            print("", " | ".join(table.head), sep="\n")
-            for row in table.samplers:
-                jobs = [(name, row, seed) for seed in range(n_chains)]
-                chains = pool.map(measure, *zip(*jobs, strict=True))
-                values = benchmark.rounded(list(zip(*chains, strict=True)))
-                print(row, *map(benchmark.with_error, values), sep=" | ", flush=True)
-                rows.append(
-                    {"table": name, "row": row, "values": values} | benchmark.when_and_where()
-                )
-    if not full:
-        benchmark.save(FILE, rows)
-        benchmark.write(tables(rows))
-
-
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables, seeds=4)

@@ -4,8 +4,7 @@
 
 Not in the paper. A.1 of Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis", with weights 0.2 and
 0.8, and as it is. Eight chains, forty of CyclicalKAM; some four minutes on one core, and more than
-ten with zeus. Each row is added to ckam_weights.json as it ends; what is in there is not run again.
-cyclical_kam.md has the tables. Our samplers start in the first mode. SMC, emcee and zeus (`pip
+ten with zeus. Our samplers start in the first mode. SMC, emcee and zeus (`pip
 install emcee zeus-mcmc`) need many starts, and have them all over a box that contains both modes.
 Seconds include tuning, not compilation.
 
@@ -15,7 +14,6 @@ where there is one mode only: effective draws per transition, of CyclicalKAM and
 in eight dimensions with its mean at 0, where CyclicalKAM finds symmetries, and elsewhere.
 """
 
-import logging
 import random
 import sys
 import time
@@ -179,17 +177,13 @@ def tables(rows):
     return {benchmark.paper("cyclical_kam"): dict(zip(heads, lines, strict=True))}
 
 
-def main():
-    """Run what is not there yet; print the tables, and write them."""
-    logging.getLogger("pymc").setLevel(logging.WARNING)
-    places = [*product((0.2, 0.5), RUNS), (0.8, EXACT)]
-    plan = [({"weight": w, "sampler": name}, partial(measure, w, name)) for w, name in places]
-    plan += [({"normal": normal}, partial(measure_price, normal)) for normal in NORMALS]
-    rows = benchmark.measured(FILE, plan)
-    for lines in tables(rows)[benchmark.paper("cyclical_kam")].values():
-        print(*lines, "", sep="\n")
-    benchmark.write(tables(rows))
+def plan(options):
+    """Yield what is to be run."""
+    for w, name in [*product((0.2, 0.5), RUNS), (0.8, EXACT)]:
+        yield {"weight": w, "sampler": name}, partial(measure, w, name)
+    for normal in NORMALS:
+        yield {"normal": normal}, partial(measure_price, normal)
 
 
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables)

@@ -1,9 +1,6 @@
 """CMTM against CMH, fixed and adaptive: the banana, and the mixture in twenty dimensions.
 
-    python cmtm_comparison.py
-
-Some three minutes. Each row of the tables is added to cmtm_comparison.json as it ends; what is in
-there is not run again. cmtm.md has them, and the picture.
+    python cmtm_comparison.py [--picture]    some three minutes
 
 Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling", JCGS 28,
 2019; of these experiments the slides have pictures only. 10 000 sweeps, half of them discarded.
@@ -20,8 +17,6 @@ evaluations take long, ESS per evaluation is what counts.
 """
 
 import sys
-from functools import partial
-from itertools import product
 from pathlib import Path
 
 import arviz as az
@@ -77,13 +72,13 @@ TRUTH = {
 """Estimates of what is known: an ESS says nothing of where a chain was not."""
 
 
-def measure(name, sampler):
+def measure(target, sampler):
     """Run the chains of a sampler, and return what they gave.
 
     `ess` has the effective draws of a chain for each coordinate, `errors` the standard errors of
     those that are in the table; `seconds` and `evaluations` are of a sweep.
     """
-    target, (kind, options) = TARGETS[name], SAMPLERS[sampler]
+    name, target, (kind, options) = target, TARGETS[target], SAMPLERS[sampler]
     step = kind(model=target.model(), **options)
     chains = [run_chain(step, target, seed) for seed in range(CHAINS)]
     x = np.array([chain.x[1:] for chain in chains])
@@ -135,8 +130,9 @@ def tables(rows):
     return {benchmark.paper("cmtm"): found | {"known": benchmark.table(head, truth.values())}}
 
 
-def draw_mixture(rows):
-    """Draw the ESS of all coordinates, of the draws and per evaluation, a row for each sampler."""
+def draw(rows):
+    """Draw the ESS of all coordinates of the mixture, of the draws and per evaluation."""
+    rows = [row for row in rows if row["target"] == "mixture"]
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharey=True)
     for i, row in enumerate(rows):
         ess = np.array(row["ess"])
@@ -154,16 +150,10 @@ def draw_mixture(rows):
     save(figure, IMAGES, "cmtm_mixture20.png")
 
 
-def main():
-    """Run what is not there yet, write the tables, and draw the picture."""
-    plan = [
-        ({"target": name, "sampler": sampler}, partial(measure, name, sampler))
-        for name, sampler in product(TARGETS, SAMPLERS)
-    ]
-    rows = benchmark.measured(FILE, plan)
-    benchmark.write(tables(rows))
-    draw_mixture([row for row in rows if row["target"] == "mixture"])
+def plan(options):
+    """Return what is to be run."""
+    return benchmark.each(measure, target=TARGETS, sampler=SAMPLERS)
 
 
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables, draw=draw)

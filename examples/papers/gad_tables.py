@@ -1,9 +1,7 @@
 """Tables 1 to 6: effective sample sizes on Neal's normal and six logistic regressions.
 
-    python gad_tables.py [--full] [--targets NAME …] [--samplers NAME …] [--data DIRECTORY]
-
-Each row is added to gad_tables.json as it ends; what is in there is not run again. gad.md has
-it. `--full` only prints.
+    python gad_tables.py [--full --json FILE] [--cases NAME …] [--samplers NAME …]
+        [--data DIRECTORY]
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019. 20 000
 iterations of adaptation and 20 000 that are kept, one transition each, from x₀ ~ N(0, I); ESS by
@@ -29,12 +27,10 @@ Python as in `pm.sample`, which costs some 60 µs per draw; "compiled" are those
 share. The paper's are of MATLAB on another machine: compare what is between samplers.
 """
 
-import argparse
-import logging
 import sys
 import time
-import warnings
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -185,6 +181,19 @@ TEN = {(name, label) for name in ("neal", "australian") for label in list(SAMPLE
 # ---- chains -------------------------------------------------------------------------------------
 
 
+def plan(options):
+    """Yield the samplers on each target whose data are here."""
+    for name in options.cases or TARGETS:
+        try:
+            target = NEAL if name == "neal" else load(name, options.data)
+        except NoData as reason:
+            print(reason)
+            continue
+        for label in SAMPLERS:
+            what = {"target": name, "sampler": label}
+            yield what, partial(measure, name, target, label, options.full)
+
+
 def measure(name, target, label, full):
     """Run a sampler's chains, and return their row."""
     sampler = SAMPLERS[label]
@@ -203,14 +212,12 @@ def measure(name, target, label, full):
     ess = np.array([effective_sizes(one) for one in x]) * (DRAWS / draws)
     longer = (sampler.tune + DRAWS) / (tune + draws)
     return {
-        "target": name,
-        "sampler": label,
         "draws": draws,
         "ess": np.quantile(ess, [0, 0.5, 1], axis=1).round(1).tolist(),
         "seconds": (longer * np.array(seconds)).round(2).tolist(),
         "compiled": compiled,
         "acceptance": round(float(np.mean(acceptance)), 4),
-    } | benchmark.when_and_where()
+    }
 
 
 def run_pymc(sampler, target, seed, tune, draws):
@@ -259,7 +266,7 @@ def number(*values):
 
 def tables(rows):
     """Return the tables of the page: of the paper's two data sets, of four more, and of NUTS."""
-    by_place = {(row["target"], row["sampler"]): row for row in rows}
+    by_place = {key: own[0] for key, own in benchmark.grouped(rows, "target", "sampler").items()}
     found = {}
     for name in TARGETS:
         own = [by_place[name, label] for label in SAMPLERS if (name, label) in by_place]
@@ -322,36 +329,11 @@ def nuts_table(by_place):
     return benchmark.table(titles, cells)
 
 
-def main():
-    """Run the chains, and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--full", action="store_true", help="10 chains, and PyMC's at full length")
-    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
-    parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
+def add_options(parser):
+    """Add the options of this script."""
     add_data_option(parser)
-    options = parser.parse_args()
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore")
-    rows = [] if options.full else benchmark.load(FILE)
-    done = {(row["target"], row["sampler"]) for row in rows}
-    for name in options.targets:
-        try:
-            target = NEAL if name == "neal" else load(name, options.data)
-        except NoData as reason:
-            print(reason)
-            continue
-        for label in options.samplers:
-            if (name, label) not in done:
-                rows.append(measure(name, target, label, options.full))
-                print(rows[-1], flush=True)
-                if not options.full:
-                    benchmark.save(FILE, rows)
-    if options.full:
-        for lines in tables(rows)[benchmark.paper("gad")].values():
-            print("", *lines, sep="\n")
-    else:
-        benchmark.write(tables(rows))
+    parser.add_argument("--full", action="store_true", help="10 chains, and PyMC's at full length")
 
 
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables, add_options=add_options)

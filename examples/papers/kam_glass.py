@@ -76,9 +76,9 @@ def main():
 
     n = 100_000 if options.full else 10_000
     chains = options.chains or (10 if options.full else 4)
-    benchmark = benchmark_of(model, options)
-    features = cubic_features(benchmark).mean(axis=(0, 1)), benchmark.mean(axis=(0, 1))
-    show_benchmark(benchmark)
+    long = benchmark_of(model, options)
+    features = cubic_features(long).mean(axis=(0, 1)), long.mean(axis=(0, 1))
+    show_benchmark(long)
     print(f"{chains} chains of {n:,} iterations, of which {n // 5:,} are burn-in")
     rows = []
     for name, (cls, arguments) in SAMPLERS.items():
@@ -94,7 +94,7 @@ def main():
         benchmark.save(FILE, rows)
         benchmark.write(tables(rows))
     show_costs(model)
-    draw_projection(options.output, benchmark)
+    draw_projection(options.output, long)
     draw_ends(options.output, rows)
 
 
@@ -212,20 +212,22 @@ def summary(dt, n, distance, mmd):
 def tables(rows):
     """Return the tables of the page: the ends, and how much larger KAM's MMD is than others'."""
     *_, end = looks = list(rows[0]["mmd"])
-    lines = ["| | accepted | v | ESS | distance of means | MMD |", "|---" * 6 + "|"]
+    lines = []
     for row in rows:
         cells = [row["sampler"], f"{row['accepted']:.2f}", f"{row['v']:.3f}", f"{row['ess']:.0f}"]
         for values, digits in ((row["distance"], 2), (row["mmd"][end], 0)):
-            cells.append(f"{np.mean(values):.{digits}f} ({error(values):.{digits}f})")
-        lines.append(f"| {' | '.join(cells)} |")
+            cells.append(benchmark.with_error(values, digits))
+        lines.append(cells)
+    lines = benchmark.table(["", "accepted", "v", "ESS", "distance of means", "MMD"], lines)
     mmd = {row["sampler"]: row["mmd"] for row in rows}
     kams, others = [name for name in mmd if "KAM" in name], ["AM-LS", "AM-FS", "SM"]
-    more = [f"| | after | {' | '.join(others)} |", "|---" * 5 + "|"]
+    more = []
     for kam in kams:
         for look in looks:
             pairs = [(mmd[kam][look], mmd[other][look]) for other in others]
             cells = [f"{standardised(*pair):z.1f}".replace("-", "−") for pair in pairs]
-            more.append(f"| {kam} | {benchmark.spaced(int(look))} | {' | '.join(cells)} |")
+            more.append([kam, benchmark.spaced(int(look)), *cells])
+    more = benchmark.table(["", "after", *others], more)
     return {benchmark.paper("kam"): {"glass": lines, "differences on glass": more}}
 
 

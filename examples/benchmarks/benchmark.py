@@ -130,7 +130,8 @@ def measured(file, plan, options=None):
             with quiet():
                 found = measure()
             new = [what | row for row in ([found] if isinstance(found, dict) else found)]
-            print(*new, sep="\n", flush=True)
+            for row in new:
+                print(json.dumps(row, ensure_ascii=False, default=str), flush=True)
             rows = (load(file) if file else rows) + [row | when_and_where() for row in new]
             if file:  # which another process may have added to
                 save(file, rows)

@@ -48,8 +48,13 @@ def measure(i, case):
 
 def tables(rows):
     """Return the table."""
-    lines = [[row[title] for title in TITLES] for row in rows]
+    lines = [[ranged(row[title]) for title in TITLES] for row in rows]
     return {"modes.md": {"looks": table(TITLES, lines)}}
+
+
+def ranged(value):
+    """Write a value, or the ends of a range."""
+    return "{} to {}".format(*value) if isinstance(value, tuple) else value
 
 
 def run(case, seed, run_seed):

@@ -140,7 +140,7 @@ def target(log_density, d, sd):
 
 
 def banana(x):
-    """Return the log-density of evaluations.py's."""
+    """Return the log-density of problems.py's."""
     straight = x[1] - BANANA.b * (x[0] ** 2 - BANANA.v)
     return -(x[0] ** 2 / BANANA.v + straight**2 + pt.sum(x[2:] ** 2)) / 2
 

@@ -144,9 +144,14 @@ def each(measure, **choices):
     `measure` is called with the names of `choices` that it has as arguments.
     """
     names = inspect.signature(measure).parameters
-    for values in product(*choices.values()):
-        what = dict(zip(choices, values, strict=True))
+    for what in combinations(**choices):
         yield what, partial(measure, **{name: what[name] for name in what if name in names})
+
+
+def combinations(**choices):
+    """Yield each combination of choices, by name."""
+    for values in product(*choices.values()):
+        yield dict(zip(choices, values, strict=True))
 
 
 def load(file):

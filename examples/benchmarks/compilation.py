@@ -18,7 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 from statistics import median
 
-from benchmark import each, main, table
+from benchmark import combinations, main, table
 
 HERE = Path(__file__).resolve()
 FILE = HERE.with_suffix(".json")
@@ -51,9 +51,9 @@ def plan(options):
 def runs(checkout):
     """Yield what is measured of a version."""
     for run in range(REPEATS):
-        for what, _ in each(len, transitions=SAMPLERS, run=[run]):
+        for what in combinations(transitions=SAMPLERS, run=[run]):
             yield what, partial(transitions, checkout, what["transitions"])
-        for what, _ in each(len, model=MODELS, step=STEPS, run=[run]):
+        for what in combinations(model=MODELS, step=STEPS, run=[run]):
             yield what, partial(two_steps, checkout, what["step"], what["model"])
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from benchmark import each, least_ess, main, table, three_digits, with_squares
+from benchmark import combinations, least_ess, main, table, three_digits, with_squares
 from transitions import draw_seconds, normal_model, ratio_of, seconds, tuned
 
 import pymc_kameleon as pk
@@ -60,7 +60,7 @@ def add_options(parser):
 
 def plan(options):
     """Yield what is measured, and how."""
-    for what, _ in each(len, cost=CHEAP, d=(25, 100)):
+    for what in combinations(cost=CHEAP, d=(25, 100)):
         yield what, partial(cost, CHEAP[what["cost"]], what["d"])
     for name in (*NORMALS, *REGRESSIONS) if options.rates else ():
         yield {"rate": name}, partial(compare, name, options.data)

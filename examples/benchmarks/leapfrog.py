@@ -7,7 +7,7 @@ data of the regressions are searched: see examples/papers/gad_targets.py.
 """
 
 import sys
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from benchmark import each, grouped, least_ess, main, sample, table, with_squares
@@ -26,7 +26,7 @@ REGRESSIONS = ("ripley", "pima", "australian", "german")
 def plan(options):
     """Return what is to be run."""
     for what, measure in each(run, case=(*NORMALS, *REGRESSIONS), n_leapfrog=STEPS):
-        yield what, lambda measure=measure: measure(folder=options.data)
+        yield what, partial(measure, folder=options.data)
 
 
 @lru_cache(1)

@@ -16,7 +16,7 @@ from statistics import median
 
 import numpy as np
 import pymc as pm
-from benchmark import each, ess_of_means, grouped, main, spaced, table
+from benchmark import combinations, each, ess_of_means, grouped, main, spaced, table
 from transitions import draw_seconds, normal_model, seconds, tuned
 
 import pymc_kameleon as pk
@@ -54,7 +54,7 @@ def plan(options):
     """Yield what is measured, and how."""
     yield from each(measure_cost, cost=COSTS, target=TARGETS)
     model = LARGE.model()
-    for what, _ in each(len, seed=range(options.seeds), step=STEPS):
+    for what in combinations(seed=range(options.seeds), step=STEPS):
         yield what, partial(rate, model, *STEPS[what["step"]], what["seed"])
 
 

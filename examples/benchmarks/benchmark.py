@@ -102,12 +102,16 @@ KNOWN = ("known", "truth")
 
 
 def wanted(plan, options):
-    """Yield what was asked for of a plan; a row without a key is not chosen by it."""
-    asked = [(keys, getattr(options, name)) for name, keys in ASKED.items()]
+    """Yield what was asked for of a plan."""
     for what, measure in plan:
-        own = [(next((what[k] for k in keys if k in what), None), asked) for keys, asked in asked]
-        if all(None in (one, asked) or one in KNOWN or str(one) in asked for one, asked in own):
+        if all(is_asked(what, keys, getattr(options, name)) for name, keys in ASKED.items()):
             yield what, measure
+
+
+def is_asked(what, keys, names):
+    """Whether an option names what a row is of; a row without its keys is always asked for."""
+    own = next((what[key] for key in keys if key in what), None)
+    return None in (own, names) or own in KNOWN or str(own) in names
 
 
 def measured(file, plan, options=None):

@@ -36,16 +36,22 @@ def add_options(parser):
 
 
 def plan(options):
-    """Yield what is measured, and how; or compare with another version."""
+    """Return what is measured, and how; or compare with another version, and write no page."""
+    if not (options.measure or options.against):
+        return runs(PACKAGE)
+    options.json = None
     if options.measure:
         print(json.dumps(measure(*options.measure)))
-    elif options.against:
-        both = zip(runs(PACKAGE), runs(options.against.resolve()), strict=True)
-        for (what, run), (_, run_other) in both:
-            seconds, others = run(), run_other()
-            print(what, {name: round(seconds[name] / others[name], 2) for name in seconds})
     else:
-        yield from runs(PACKAGE)
+        compare(options.against.resolve())
+    return ()
+
+
+def compare(checkout):
+    """Print the ratios of this version's seconds over another's, which take turns."""
+    for (what, run), (_, run_other) in zip(runs(PACKAGE), runs(checkout), strict=True):
+        seconds, others = run(), run_other()
+        print(what, {name: round(seconds[name] / others[name], 2) for name in seconds}, flush=True)
 
 
 def runs(checkout):

@@ -1,39 +1,34 @@
 """What control variates by gradients gain over runs of PyMC's NUTS: a table of docs/any_run.md.
 
-    python examples/benchmarks/any_run.py [--cases GARCH,schools] [--seeds 10] [--runs FOLDER]
-    python examples/benchmarks/any_run.py --cost
+    python examples/benchmarks/any_run.py [--cases GARCH schools] [--seeds 10]
 
 A run has four chains of 1000 draws, after 1000 of tuning, by ``pm.sample``. Quantities are each
 x_k, x_k² and whether x_k is below its 5, 50 and 95 % points, on the unconstrained scale. Effective
 draws are the variance of a quantity over the mean squared error of the runs. Errors are those from
 exact_averages.py: by quadrature if all but one or two parameters are normal given these, or else by
 importance sampling, whose own squared error is subtracted, and is in z. Runs that were refused
-count with their plain averages. Runs and what is exact are kept in a folder, and averages until
-their case is measured, so that the script goes on where it was stopped. What is in any_run.json is
-not measured again.
+count with their plain averages. Runs and what is exact are kept in a folder for
+temporary files, and averages until their case is measured.
 """
 
-import argparse
-import os
 import tempfile
 import warnings
 from functools import partial
 from itertools import count
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 import pymc as pm
 import xarray as xr
-from dispersed import quiet
-from evaluations import hidden_markov
+from benchmark import joined, main, rounded, table, three_digits
 from exact_averages import by_importance, by_quadrature
-from pages import load, measured, rounded, table, three_digits, write
 from posteriors import POSTERIORS
+from problems import Case, Problem, hidden_markov
 
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
+FOLDER = Path(tempfile.gettempdir()) / "any_run"
 CHAINS, DRAWS, RUNS_AT_A_TIME = 4, 1000, 5
 SLOW = "survival", "robust", "GARCH", "hidden Markov", "correlated"  # one run at a time
 POINTS = 0.05, 0.5, 0.95
@@ -74,59 +69,33 @@ CASES = {
 }
 BUILD = POSTERIORS | {"hidden Markov": hidden_markov, "30 groups": grouped}
 
-REGRESSIONS = (
-    "interaction",
-    "regression 5",
-    "regression 10",
-    "prices",
-    "correlated",
-    "autoregression",
-)
-GIVEN = {name: ["sigma_log__"] for name in REGRESSIONS} | {
+GIVEN = {
+    **dict.fromkeys(list(CASES)[:6], ("sigma_log__",)),
     "schools": ["tau_log__"],
     "30 groups": ["tau_log__", "sigma_log__"],
 }
 """Variables given which all others of a posterior are normal."""
+REACH = {"schools": (-40, 12)}
+"""Where quadrature looks for them: log τ may be far below."""
 
 CAREFUL = {"schools": 0.99, "GARCH": 0.99, "30 groups": 0.95}
 """target_accept of cases in which draws diverge with PyMC's default, as its warning advises."""
 
 
-def main():
-    """Run what is asked for and not in the file yet, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--cases", default=",".join(CASES), help="some of those of the page")
-    parser.add_argument("--seeds", type=int, default=10, help="runs of each")
-    folder = Path(tempfile.gettempdir()) / "any_run"
-    parser.add_argument("--runs", type=Path, default=folder, help="where runs are kept")
-    parser.add_argument("--json", type=Path, default=FILE, help="file for the results")
-    parser.add_argument("--cost", action="store_true", help="print what a summary takes")
-    options = parser.parse_args()
-    if options.cost:
-        print_cost(options.runs)
-        return
-    measured(
-        options.json,
-        [
-            (
-                {"case": name, "seeds": options.seeds},
-                partial(measure, name, options.seeds, options.runs),
-            )
-            for name in options.cases.split(",")
-        ],
-    )
-    if options.json == FILE:
-        write(tables(load(FILE)))
+def plan(options):
+    """Yield what is to be measured."""
+    for case in CASES:
+        yield {"case": case, "seeds": options.seeds}, partial(measure, case, options.seeds)
 
 
-def runs(name, model, seeds, folder):
+def runs(name, model, seeds):
     """Yield runs; several are one call of ``pm.sample``, which compiles for each."""
-    folder.mkdir(parents=True, exist_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     at_a_time = 1 if name in SLOW else RUNS_AT_A_TIME
     for first in range(0, seeds, at_a_time):
-        file = folder / f"{name.replace(' ', '_')}-{first}.nc"
+        file = FOLDER / f"{name.replace(' ', '_')}-{first}.nc"
         if not file.exists():
-            with quiet(), warnings.catch_warnings():
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 dt = pm.sample(
                     DRAWS,
@@ -149,42 +118,37 @@ def runs(name, model, seeds, folder):
 
 def coordinates(model, variables):
     """Return the value variables (chains, draws, d)."""
-    values = [np.asarray(variables[var.name]) for var in model.value_vars]
-    return np.concatenate([v.reshape(*v.shape[:2], -1) for v in values], axis=2)
+    return joined(variables[var.name] for var in model.value_vars)
 
 
-def measure(name, seeds, folder):
+def measure(name, seeds):
     """Return effective draws of all quantities by kind, and z, before and after."""
     model = BUILD[name]()
-    every = np.concatenate(
-        [coordinates(model, dt["posterior"]) for dt in runs(name, model, seeds, folder)]
-    )
+    every = np.concatenate([coordinates(model, dt["posterior"]) for dt in runs(name, model, seeds)])
     points = np.quantile(every, POINTS, axis=(0, 1))
 
     def quantities(variables):
-        x = coordinates(model, variables)
-        return np.concatenate([x, x**2, *(x < point for point in points)], axis=2)
+        return quantities_of(coordinates(model, variables), points)
 
     def averages(dt):
-        with quiet():
-            plain = pk.expectation(dt["posterior"].to_dataset(), quantities)
-            found = pk.expectation(dt, quantities, model=model)
-            reason = ""
-            if np.all(found.gain == 1):
-                table_of_run = pk.summary(dt, next(iter(dt["posterior"])), model=model)
-                reason = table_of_run.attrs["not_by_gradients"]
+        plain = pk.expectation(dt["posterior"].to_dataset(), quantities)
+        found = pk.expectation(dt, quantities, model=model)
+        reason = ""
+        if np.all(found.gain == 1):
+            table_of_run = pk.summary(dt, next(iter(dt["posterior"])), model=model)
+            reason = table_of_run.attrs["not_by_gradients"]
         return *plain[:2], *found[:2], reason
 
     variances = quantities_of(every, points).var(axis=(0, 1))
-    files = [file_of(folder, name, f"averages-{k}") for k in range(seeds)]
+    files = [file_of(name, f"averages-{k}") for k in range(seeds)]
     *several, reasons = zip(
         *(
             kept(file, points, partial(averages, dt))
-            for file, dt in zip(files, runs(name, model, seeds, folder), strict=True)
+            for file, dt in zip(files, runs(name, model, seeds), strict=True)
         ),
         strict=True,
     )
-    truth, error = exact(name, model, every, points, folder)
+    truth, error = exact(name, model, every, points)
     before, after = (judged(*own, truth, error, variances) for own in (several[:2], several[2:]))
     ratios = before.pop("mse") / after.pop("mse")
     for file in files:
@@ -202,7 +166,7 @@ def measure(name, seeds, folder):
     }
 
 
-def exact(name, model, every, points, folder):
+def exact(name, model, every, points):
     """Return means of quantities, and their own errors, which are 0 by quadrature."""
     function = model.logp_dlogp_function(ravel_inputs=True)
     function.set_extra_values({})
@@ -212,24 +176,27 @@ def exact(name, model, every, points, folder):
         return tuple(np.array(part) for part in zip(*pairs, strict=True))
 
     def kept_density(x):
-        file = file_of(folder, name, f"density-{next(number)}")
+        file = file_of(name, f"density-{next(number)}")
         return kept(file, x, partial(density, x))
 
     number = count()
     x = every.reshape(-1, every.shape[2])
     if name in GIVEN:
-        sizes = {v.name: model.initial_point()[v.name].size for v in model.value_vars}
-        first = dict(zip(sizes, np.cumsum([0, *sizes.values()]), strict=False))
-        grid = [first[own] for own in GIVEN[name]]
-        quadrature = partial(by_quadrature, density, x, grid, points)
-        (mean,) = kept(file_of(folder, name, "exact"), points, lambda: (quadrature(),))
+
+        def quadrature():
+            problem = Problem(name, Case(lambda: model))
+            normals = by_quadrature(problem, GIVEN[name], REACH.get(name, (-12, 9)))
+            means = normals.moments().mean
+            return (np.concatenate([means, normals.below(points).ravel()]),)
+
+        (mean,) = kept(file_of(name, "exact"), points, quadrature)
         return mean, np.zeros(mean.size)
     return by_importance(kept_density, x, points)
 
 
-def file_of(folder, name, what):
+def file_of(name, what):
     """Return where something of a case is kept."""
-    return folder / f"{name.replace(' ', '_')}-{what}.npz"
+    return FOLDER / f"{name.replace(' ', '_')}-{what}.npz"
 
 
 def kept(file, of, compute):
@@ -297,21 +264,5 @@ def of_kinds(rows, kinds):
     return table(titles, lines)
 
 
-def print_cost(folder):
-    """Print what a summary of ten parameters takes: the first in this process, and others."""
-    name = "regression 10"
-    model = BUILD[name]()
-    dt = next(runs(name, model, 1, folder))
-    start = perf_counter()
-    pk.summary(dt)
-    print(f"ArviZ's {perf_counter() - start:.2f} s", flush=True)
-    for what in ("first in this process", "kept gradients", "new gradients"):
-        if what == "new gradients":
-            del dt["gradients"]
-        start = perf_counter()
-        pk.summary(dt, model=model)
-        print(f"{what} {perf_counter() - start:.2f} s on {os.cpu_count()} processors", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=10)

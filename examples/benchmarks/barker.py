@@ -3,26 +3,31 @@
     python examples/benchmarks/barker.py    some three minutes
 
 Four chains from dispersed starts, three seeds, one transition per draw: 5000 transitions of tuning,
-and then as many as take 20 000 evaluations of the log-density. Each run is added to barker.json as
-it ends; what is in there is not run again.
+and then as many as take 20 000 evaluations of the log-density.
 """
 
-import logging
+from functools import lru_cache
 from pathlib import Path
 
-import arviz as az
 import numpy as np
 import pymc as pm
-from dispersed import quiet
-from evaluations import CASES, Case, Problem, both
-from pages import load, save, spaced, when_and_where, write
+from benchmark import (
+    both,
+    each,
+    grouped,
+    largest_rhat,
+    least_ess,
+    main,
+    sample,
+    sampler_class,
+    span,
+    table,
+)
 from posteriors import POSTERIORS
-
-import pymc_kameleon as pk
+from problems import CASES, Case, Problem
 
 FILE = Path(__file__).with_suffix(".json")
 SAMPLERS = ("GAM", "Barker", "GadMALA")
-SEEDS = (1, 2, 3)
 TUNE, EVALUATIONS = 5000, 20_000
 
 
@@ -43,64 +48,41 @@ TARGETS = {
 }
 
 
-def main():
-    """Run what is not in the file yet, and write the page."""
-    rows = load(FILE)
-    done = {(row["target"], row["sampler"]) for row in rows}
-    for target, case in TARGETS.items():
-        problem = Problem(target, case)
-        for sampler in SAMPLERS:
-            if (target, sampler) in done:
-                continue
-            step = getattr(pk, sampler)(model=problem.model, steps_per_draw=1)
-            for seed in SEEDS:
-                row = {"target": target, "d": problem.d, "sampler": sampler, "seed": seed}
-                rows.append(row | run(problem, step, seed) | when_and_where())
-                print(rows[-1], flush=True)
-            save(FILE, rows)
-    write(tables(rows))
+def plan(options):
+    """Return what is to be run."""
+    return each(run, case=TARGETS, sampler=SAMPLERS, seed=range(1, 1 + options.seeds))
 
 
-def run(problem, step, seed):
+@lru_cache(1)
+def built(case, sampler):
+    """Return a problem and a step, compiled once."""
+    problem = Problem(case, TARGETS[case])
+    return problem, sampler_class(sampler)(model=problem.model, steps_per_draw=1)
+
+
+def run(case, sampler, seed):
     """Return least bulk ESS and largest R-hat of all x and x²."""
-    with quiet(logging.WARNING):
-        dt = pk.sample(
-            EVALUATIONS,
-            tune=TUNE,
-            chains=4,
-            cores=1,
-            step=step,
-            model=problem.model,
-            random_seed=seed,
-            compute_convergence_checks=False,
-            progressbar=False,
-            idata_kwargs={"include_transformed": True},
-        )
+    problem, step = built(case, sampler)
+    dt = sample(step, EVALUATIONS, tune=TUNE, random_seed=seed)
     evaluations = dt["sample_stats"]["n_logp"].values.cumsum(axis=1)
     n = int((evaluations <= EVALUATIONS).sum(axis=1).min())
     x = both(problem.coordinates(dt["posterior"]))[:, :n]
-    tree = az.convert_to_datatree({"x": x})
-    return {
-        "draws": n,
-        "ess": round(float(az.ess(tree)["x"].min())),
-        "rhat": round(float(az.rhat(tree)["x"].max()), 4),
-    }
+    found = {"ess": round(least_ess(x)), "rhat": round(largest_rhat(x), 4)}
+    return {"d": problem.d, "draws": n} | found
 
 
 def tables(rows):
     """Return the tables of the page: least ESS of all seeds to the largest, and worst R-hat."""
-    head = [f"| posterior | d | {' | '.join(SAMPLERS)} |", "|---" * (2 + len(SAMPLERS)) + "|"]
-    least, worst = list(head), list(head)
-    for target in TARGETS:
-        own = [row for row in rows if row["target"] == target]
-        by_sampler = [[row for row in own if row["sampler"] == name] for name in SAMPLERS]
-        ess = [sorted(row["ess"] for row in some) for some in by_sampler]
-        rhat = [max(row["rhat"] for row in some) for some in by_sampler]
-        begin = f"| {target} | {own[0]['d']} | "
-        least.append(begin + " | ".join(f"{spaced(e[0])} to {spaced(e[-1])}" for e in ess) + " |")
-        worst.append(begin + " | ".join(f"{value:.3f}" for value in rhat) + " |")
-    return {"barker.md": {"least ESS": least, "worst R-hat": worst}}
+    found, least, worst = grouped(rows, "case", "sampler"), [], []
+    for case in TARGETS:
+        own = [found[case, sampler] for sampler in SAMPLERS]
+        begin = [case, own[0][0]["d"]]
+        least.append([*begin, *(span([row["ess"] for row in some]) for some in own)])
+        worst.append([*begin, *(f"{max(row['rhat'] for row in some):.3f}" for some in own)])
+    titles = ["posterior", "d", *SAMPLERS]
+    pair = {"least ESS": table(titles, least), "worst R-hat": table(titles, worst)}
+    return {"barker.md": pair}
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=3)

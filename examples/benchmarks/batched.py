@@ -2,63 +2,63 @@
 
     python examples/benchmarks/batched.py [--chains N] [--draws N] [--call SECONDS]
 
-The simulator sleeps. Steps are made, and all is compiled, before the clock starts.
+The simulator sleeps. Steps are made, and all is compiled, before the clock starts. Nothing is kept:
+docs/black_boxes.md has the ratios typed.
 """
 
-import argparse
-import logging
+from functools import cache, partial
 from time import perf_counter, process_time, sleep
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from benchmark import each, main, sample, sampler_class
 
 import pymc_kameleon as pk
 
 DAYS = np.linspace(0.5, 10, 10)
-STEPS = {
-    "GAM": {"steps_per_draw": 1},
-    "SurrogateMetropolis": {},
-    "EmulatorMetropolis": {},
-}
-QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
+SAMPLERS = {"GAM": {"steps_per_draw": 1}, "SurrogateMetropolis": {}, "EmulatorMetropolis": {}}
 
 
-def main():
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def plan(options):
+    """Yield what is to be run."""
+    for what, measure in each(run, sampler=SAMPLERS):
+        yield what, partial(measure, options=options)
+
+
+def add_options(parser):
+    """Add the options of this script."""
     parser.add_argument("--chains", type=int, default=64)
     parser.add_argument("--draws", type=int, default=50, help="of a chain, and of its tuning")
     parser.add_argument("--call", type=float, default=0.01, help="seconds that a call takes")
-    options = parser.parse_args()
-    logging.disable(logging.WARNING)
+
+
+def run(sampler, options=None):
+    """Return the seconds one by one and together, of the clock and of the processor, and calls."""
     model, sizes = build_model(options.call)
-    for name, own in STEPS.items():
-        step = getattr(pk, name)(model=model, **own)
-        pk.sample(1, tune=1, chains=2, step=step, model=model, **QUIET)
-        took = []
-        for cores in (1, options.chains):
-            sizes.clear()
-            begun, worked = perf_counter(), process_time()
-            pk.sample(
-                options.draws,
-                tune=options.draws,
-                chains=options.chains,
-                max_concurrent=options.chains,
-                cores=cores,
-                step=step,
-                model=model,
-                **QUIET,
-            )
-            took.append(perf_counter() - begun)
-            print(
-                f"{name}, {cores} at a time: {sum(sizes)} evaluations by {len(sizes)} calls took "
-                f"{took[-1]:.1f} s, {process_time() - worked:.1f} s of them of processor",
-                flush=True,
-            )
-        print(f"  one by one over together: {took[0] / took[1]:.1f}", flush=True)
+    step = sampler_class(sampler)(model=model, **SAMPLERS[sampler])
+    sample(step, 1, tune=1, chains=2, random_seed=1)
+    n, row = options.chains, {}
+    for cores in (1, n):
+        sizes.clear()
+        begun, worked = perf_counter(), process_time()
+        sample(
+            step,
+            options.draws,
+            tune=options.draws,
+            chains=n,
+            max_concurrent=n,
+            cores=cores,
+            random_seed=1,
+        )
+        found = {"seconds": perf_counter() - begun, "of processor": process_time() - worked}
+        found |= {"evaluations": sum(sizes), "calls": len(sizes)}
+        row |= {f"{key}, {cores} at a time": value for key, value in found.items()}
+    ratio = row["seconds, 1 at a time"] / row[f"seconds, {n} at a time"]
+    return row | {"one by one over together": round(ratio, 1)}
 
 
+@cache
 def build_model(seconds):
     """Return a model of logistic growth, and a list of how much each call has computed."""
     sizes = []
@@ -79,4 +79,4 @@ def build_model(seconds):
 
 
 if __name__ == "__main__":
-    main()
+    main(None, plan, add_options=add_options)

@@ -1,7 +1,6 @@
 """Evidence where modes are bent: whether proposals are normalised, and whether stated errors hold.
 
-    python examples/benchmarks/bent_modes.py [--only proposals|evidence] [--seeds 8]
-    python examples/benchmarks/bent_modes.py --table     write the table of docs/evidence.md
+    python examples/benchmarks/bent_modes.py [--samplers NUTS] [--seeds 8]
 
 Each mode is a bent normal: z₁ = x₁ − side and z₂ = x₂ − 2(z₁² − 1) are normal, and so are all other
 coordinates. Sides are 8 apart, and all modes have the same mass. log Z = 0.
@@ -13,17 +12,14 @@ coordinates. Sides are 8 apart, and all modes have the same mass. log Z = 0.
   1000 draws after 1000 of tuning, from PyMC's jittered starts.
 """
 
-import argparse
-import logging
-import warnings
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from dispersed import quiet
-from pages import load, measured, table, write
+from benchmark import each, grouped, main, sample, table
 from scipy.special import logsumexp
 
 import pymc_kameleon as pk
@@ -35,36 +31,21 @@ DIMENSIONS = 2, 3, 5
 PROPOSAL_SEEDS = 20
 
 
-def main():
-    """Run what is not in the file yet, or write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", choices=("proposals", "evidence"))
-    parser.add_argument("--seeds", type=int, default=8, help="runs of each evidence")
-    parser.add_argument("--table", action="store_true")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.getLogger("pymc").setLevel(logging.CRITICAL)
-    if not options.table:
-        plan = [] if options.only == "evidence" else [*proposal_plan()]
-        plan += [] if options.only == "proposals" else [*evidence_plan(options.seeds)]
-        measured(FILE, plan)
-    write(tables(load(FILE)))
+def plan(options):
+    """Yield what is to be run."""
+    yield from each(integral, what=["proposal"], modes=SIDES, seed=range(PROPOSAL_SEEDS))
+    seeds = range(options.seeds)
+    yield from each(
+        evidence, what=["evidence"], d=DIMENSIONS, modes=SIDES, sampler=DRAWS, seed=seeds
+    )
 
 
 # ---- proposals ----------------------------------------------------------------------------------
 
 
-def proposal_plan():
-    """Yield what proposals are to be integrated."""
-    for modes in SIDES:
-        for seed in range(PROPOSAL_SEEDS):
-            what = {"what": "proposal", "modes": modes, "seed": seed}
-            yield what, partial(integral, SIDES[modes], seed)
-
-
-def integral(sides, seed, draws=1600):
+def integral(modes, seed):
     """Return the integral of a proposal that has learned."""
-    rng, sides = np.random.default_rng(seed), np.array(sides)
+    rng, sides, draws = np.random.default_rng(seed), np.array(SIDES[modes]), 1600
     mode = rng.integers(len(sides), size=draws)
     x = rng.standard_normal((draws, 2))
     x[:, 1] += 2 * (x[:, 0] ** 2 - 1)
@@ -90,22 +71,10 @@ def log_density(x, sides):
 # ---- evidence -----------------------------------------------------------------------------------
 
 
-def evidence_plan(seeds):
-    """Yield the runs of evidences."""
-    for d in DIMENSIONS:
-        for modes in SIDES:
-            for sampler in DRAWS:
-                for seed in range(seeds):
-                    what = {"what": "evidence", "d": d, "modes": modes, "sampler": sampler}
-                    yield what | {"seed": seed}, partial(evidence, d, modes, sampler, seed)
-
-
 def evidence(d, modes, sampler, seed):
     """Return the error of log Z, what was stated, and whether there was a warning."""
     model = model_of(d, SIDES[modes])
-    with quiet():
-        dt = DRAWS[sampler](model, seed)
-        found = pk.evidence(dt, model, random_seed=seed, cores=1)
+    found = pk.evidence(DRAWS[sampler](model, seed), model, random_seed=seed, cores=1)
     row = {"error": found.log_evidence, "standard_error": found.standard_error}
     row = {key: value if np.isfinite(value) else None for key, value in row.items()}  # for JSON
     return row | {"overlap": found.overlap, "told": bool(found.warning)}
@@ -128,8 +97,7 @@ def model_of(d, sides):
 def of_surrogates(evaluations, model, seed):
     """Return a result of SurrogateMetropolis."""
     step = pk.SurrogateMetropolis(model=model, expensive=True)
-    own = {"chains": 4, "cores": 1, "random_seed": seed, "progressbar": False}
-    return pk.sample(step=step, model=model, max_evaluations=evaluations, **own)
+    return sample(step, max_evaluations=evaluations, random_seed=seed)
 
 
 def of_nuts(model, seed):
@@ -150,21 +118,25 @@ DRAWS = {
 
 def tables(rows):
     """Return the tables of the page."""
-    proposal_rows, lines = [row for row in rows if row["what"] == "proposal"], []
-    for modes in SIDES:
-        own = [row["integral"] for row in proposal_rows if row["modes"] == modes]
-        if own:
-            lines.append([modes, len(own), f"{min(own):.3f}", f"{max(own):.3f}"])
-    of_proposals = table(["modes", "seeds", "smallest integral", "largest integral"], lines)
-    lines = []
-    for sampler in DRAWS:
-        for modes in SIDES:
-            own = [row for row in rows if (row["modes"], row.get("sampler")) == (modes, sampler)]
-            for d in DIMENSIONS:
-                if of_d := [row for row in own if row["d"] == d]:
-                    lines.append([sampler, modes, d, len(of_d), *cells(of_d)])
+    of_proposals, of_evidence = grouped(rows, "what", "modes"), grouped(rows, *PLACE)
+    integrals = {
+        modes: [row["integral"] for row in of_proposals["proposal", modes]] for modes in SIDES
+    }
+    proposed = [
+        [modes, len(own), f"{min(own):.3f}", f"{max(own):.3f}"] for modes, own in integrals.items()
+    ]
+    lines = [
+        [*place, len(of_evidence[place]), *cells(of_evidence[place])]
+        for place in product(DRAWS, SIDES, DIMENSIONS)
+    ]
+    titles = ["modes", "seeds", "smallest integral", "largest integral"]
     heading = ["draws of", "modes", "d", "runs", "told", "worst z of the others", "median error"]
-    return {"evidence.md": {"bent_proposals": of_proposals, "bent": table(heading, lines)}}
+    return {
+        "evidence.md": {"bent_proposals": table(titles, proposed), "bent": table(heading, lines)}
+    }
+
+
+PLACE = "sampler", "modes", "d"
 
 
 def cells(rows):
@@ -178,4 +150,4 @@ def cells(rows):
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=8)

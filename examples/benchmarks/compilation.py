@@ -5,11 +5,10 @@
 
 Writes tables of docs/performance.md. Each figure is of fresh processes, imports not counted, and
 the median of several. "Transitions" is the first draw with an empty cache less that with a full
-one; PyTensor has compiled the models before. What is in compilation.json is not run again. With
+one; PyTensor has compiled the models before. With
 --against, another checkout of the package takes turns with this one, and ratios are printed only.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -19,7 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 from statistics import median
 
-from pages import measured, table, write
+from benchmark import combinations, main, sampler_class, table
 
 HERE = Path(__file__).resolve()
 FILE = HERE.with_suffix(".json")
@@ -30,32 +29,38 @@ STEPS = ("GAM", "GadMALA")
 REPEATS = 3
 
 
-def main():
-    """Run what is not in the file yet, and write the page; or compare with another version."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def add_options(parser):
+    """Add the options of this script."""
     parser.add_argument("--against", type=Path, help="another checkout of the package")
     parser.add_argument("--measure", nargs=2, help="for itself")
-    options = parser.parse_args()
+
+
+def plan(options):
+    """Return what is measured, and how; or compare with another version, and write no page."""
+    if not (options.measure or options.against):
+        return runs(PACKAGE)
+    options.json = None
     if options.measure:
         print(json.dumps(measure(*options.measure)))
-    elif options.against:
-        both = zip(plan(PACKAGE), plan(options.against.resolve()), strict=True)
-        for (what, run), (_, run_other) in both:
-            seconds, others = run(), run_other()
-            print(what, {name: round(seconds[name] / others[name], 2) for name in seconds})
     else:
-        write(tables(measured(FILE, plan(PACKAGE))))
+        compare(options.against.resolve())
+    return ()
 
 
-def plan(checkout):
-    """Return what is measured, and how."""
-    for k in range(REPEATS):
-        for sampler in SAMPLERS:
-            yield {"transitions": sampler, "run": k}, partial(transitions, checkout, sampler)
-        for model in MODELS:
-            for sampler in STEPS:
-                what = {"model": model, "step": sampler, "run": k}
-                yield what, partial(two_steps, checkout, sampler, model)
+def compare(checkout):
+    """Print the ratios of this version's seconds over another's, which take turns."""
+    for (what, run), (_, run_other) in zip(runs(PACKAGE), runs(checkout), strict=True):
+        seconds, others = run(), run_other()
+        print(what, {name: round(seconds[name] / others[name], 2) for name in seconds}, flush=True)
+
+
+def runs(checkout):
+    """Yield what is measured of a version."""
+    for run in range(REPEATS):
+        for what in combinations(transitions=SAMPLERS, run=[run]):
+            yield what, partial(transitions, checkout, what["transitions"])
+        for what in combinations(model=MODELS, step=STEPS, run=[run]):
+            yield what, partial(two_steps, checkout, what["step"], what["model"])
 
 
 def tables(rows):
@@ -121,14 +126,12 @@ def measure(sampler, model):
     """Time a step and its first draw, and a second step, on one model."""
     from time import perf_counter
 
-    import pymc_kameleon as pk
-
     model = globals()[model]()
     point = model.initial_point()
 
     def seconds():
         start = perf_counter()
-        step = getattr(pk, sampler)(model=model)
+        step = sampler_class(sampler)(model=model)
         step.setup_chain(1, 0, 1)
         step.step(point)
         return perf_counter() - start
@@ -176,4 +179,4 @@ def garch():
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, add_options=add_options)

@@ -2,18 +2,25 @@
 
     python examples/benchmarks/defaults.py    some four minutes
 
-Four chains, 1000 draws of tuning and 1000 after, three seeds each; starts uniform in (-1, 1). Each
-run is added to defaults.json as it ends; what is in there is not run again.
+Four chains, 1000 draws of tuning and 1000 after, three seeds each; starts uniform in (-1, 1).
 """
 
+from functools import lru_cache
 from pathlib import Path
 
-import arviz as az
 import numpy as np
 import pymc as pm
-from pages import load, save, when_and_where, write
-
-import pymc_kameleon as pk
+from benchmark import (
+    CHAINS,
+    each,
+    grouped,
+    largest_rhat,
+    least_ess,
+    main,
+    sampler_class,
+    span,
+    table,
+)
 
 FILE = Path(__file__).with_suffix(".json")
 PAGES = {
@@ -23,18 +30,7 @@ PAGES = {
 }
 """And the samplers of their tables."""
 TUNE = DRAWS = 1000
-CHAINS = 4
-SAMPLERS = (
-    pk.baselines.AM,
-    pk.baselines.RBAM,
-    pk.GAM,
-    pk.baselines.RAM,
-    pk.KAM,
-    pk.PCAKAM,
-    pk.CyclicalKAM,
-    pk.SurrogateMetropolis,
-)
-SEEDS = (1, 2, 3)
+SAMPLERS = list(dict.fromkeys([*(s for own in PAGES.values() for s in own), "CyclicalKAM"]))
 
 
 def equicorrelated(d, correlation, sds):
@@ -75,61 +71,51 @@ def chain(step, seed):
     return draws[TUNE:], np.mean(accepted[TUNE:])
 
 
-def run(step, target, seed):
+def plan(options):
+    """Return what is to be run."""
+    return each(run, case=TARGETS, sampler=SAMPLERS, seed=range(1, 1 + options.seeds))
+
+
+@lru_cache(1)
+def step_of(case, sampler):
+    """Return a step, compiled once."""
+    covariance = TARGETS[case]
+    d = len(covariance)
+    with pm.Model() as model:
+        pm.MvNormal("x", np.zeros(d), chol=np.linalg.cholesky(covariance), shape=d)
+    return sampler_class(sampler)(model=model)
+
+
+def run(case, sampler, seed):
     """Return the row of four chains."""
-    chains = [chain(step, [seed, i]) for i in range(CHAINS)]
-    trace = az.convert_to_datatree({"x": np.array([draws for draws, _ in chains])})
-    measured = {
+    chains = [chain(step_of(case, sampler), [seed, i]) for i in range(CHAINS)]
+    x = np.array([draws for draws, _ in chains])
+    return {
         "acceptance": round(float(np.mean([share for _, share in chains])), 3),
-        "ess": round(float(az.ess(trace).x.min())),
-        "rhat": round(float(az.rhat(trace).x.max()), 4),
+        "ess": round(least_ess(x)),
+        "rhat": round(largest_rhat(x), 4),
     }
-    row = {"target": target, "sampler": type(step).__name__, "seed": seed}
-    return row | measured | when_and_where()
 
 
 def tables(rows):
     """Return the tables of each page."""
-    return {page: {"least ESS": table(rows, samplers)} for page, samplers in PAGES.items()}
+    return {page: {"least ESS": table_of(rows, samplers)} for page, samplers in PAGES.items()}
 
 
-def table(rows, samplers):
+def table_of(rows, samplers):
     """Return least ESS by target and sampler, and over all targets acceptance and R-hat."""
-    lines = [f"| target | {' | '.join(samplers)} |", "|---" * (1 + len(samplers)) + "|"]
-    for target in TARGETS:
-        own = [row for row in rows if row["target"] == target]
-        cells = [span([r["ess"] for r in own if r["sampler"] == name], "d") for name in samplers]
-        lines.append(f"| {target} | {' | '.join(cells)} |")
-    by_sampler = [[row for row in rows if row["sampler"] == name] for name in samplers]
-    acceptance = [span([row["acceptance"] for row in own], ".2f") for own in by_sampler]
-    rhat = [f"{max(row['rhat'] for row in own):.3f}" for own in by_sampler]
-    lines.append(f"| acceptance, all targets | {' | '.join(acceptance)} |")
-    lines.append(f"| R-hat, at most | {' | '.join(rhat)} |")
-    return lines
-
-
-def span(values, form):
-    """Format the least and the largest of some values."""
-    return f"{min(values):{form}} to {max(values):{form}}"
-
-
-def main():
-    """Run what is not in the file yet, and write the pages."""
-    rows = load(FILE)
-    done = {(row["target"], row["sampler"]) for row in rows}
-    for target, covariance in TARGETS.items():
-        with pm.Model() as model:
-            d = len(covariance)
-            pm.MvNormal("x", np.zeros(d), chol=np.linalg.cholesky(covariance), shape=d)
-        for sampler in SAMPLERS:
-            if (target, sampler.__name__) in done:
-                continue
-            step = sampler(model=model)
-            rows += [run(step, target, seed) for seed in SEEDS]
-            print(*rows[-len(SEEDS) :], sep="\n", flush=True)
-            save(FILE, rows)
-    write(tables(rows))
+    found, every = grouped(rows, "case", "sampler"), grouped(rows, "sampler")
+    lines = [
+        [case, *(span([row["ess"] for row in found[case, name]], str) for name in samplers)]
+        for case in TARGETS
+    ]
+    acceptance = [[row["acceptance"] for row in every[name]] for name in samplers]
+    rhat = [max(row["rhat"] for row in every[name]) for name in samplers]
+    two_digits = "{:.2f}".format
+    lines.append(["acceptance, all targets", *(span(own, two_digits) for own in acceptance)])
+    lines.append(["R-hat, at most", *(f"{worst:.3f}" for worst in rhat)])
+    return table(["target", *samplers], lines)
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=3)

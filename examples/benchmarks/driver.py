@@ -3,11 +3,9 @@
     python examples/benchmarks/driver.py    about a minute
 
 Writes tables of docs/performance.md. Steps are built before the clock starts, and everything runs
-once before it. Ratios are of runs side by side, medians of several. What is in driver.json is not
-run again.
+once before it. Ratios are of runs side by side, medians of several.
 """
 
-import logging
 from functools import partial
 from pathlib import Path
 from resource import getpagesize
@@ -17,7 +15,7 @@ from time import perf_counter, process_time
 
 import numpy as np
 import pymc as pm
-from pages import measured, spaced, table, write
+from benchmark import main, spaced, table
 from transitions import draw_seconds, tuned
 
 import pymc_kameleon as pk
@@ -31,17 +29,11 @@ STEPS_PER_DRAW = (1, 10)
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
 
 
-def main():
-    """Run what is not in the file yet, and write the page."""
-    logging.disable(logging.WARNING)
-    write(tables(measured(FILE, plan())))
-
-
 OVER_PYMC = "draws per second over `pm.sample` with the same step"
 TWO_CORES = f"{CHAINS} chains of {spaced(DRAWS)} draws: speed on 2 cores over that on 1"
 
 
-def plan():
+def plan(options):
     """Return what is measured, and how."""
     yield {"what": "memory"}, memory  # before other runs leave some free
     yield {"what": "a draw"}, cost_per_draw
@@ -163,4 +155,4 @@ class Watch:
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables)

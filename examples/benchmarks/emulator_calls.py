@@ -1,11 +1,9 @@
 """How much closer to a posterior each call of its simulator leads, with and without an emulator.
 
-    python examples/benchmarks/emulator_calls.py [--seeds 4] [--models influenza,pk_by_subject,heat]
+    python examples/benchmarks/emulator_calls.py [--seeds 4] [--cases influenza pk_by_subject heat]
     python examples/benchmarks/emulator_calls.py --picture
 
-The first runs what is missing in emulator_calls.json; a run that is asked for takes up to some
-minutes, with four chains and the seeds 0, 1, … The second draws docs/images/emulator_calls.png and
-writes the table of docs/emulator.md.
+A run takes up to some minutes, with four chains and the seeds 0, 1, …
 
 The models are those of simulators.py. Each has runs of several lengths, half of them tuning, by
 EmulatorMetropolis and by SurrogateMetropolis. A run counts the calls of its simulator, those of
@@ -13,23 +11,30 @@ its way to the posterior and of tuning included. One call for each subject count
 The error is that of the means of `pk.summary`, in posterior standard deviations.
 """
 
-import argparse
-import functools
-import itertools
-import warnings
+from pathlib import Path
 
-import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
-import pages
 import pictures
-from dispersed import quiet
+from benchmark import (
+    DOCS,
+    each,
+    grouped,
+    largest_rhat,
+    main,
+    parameters,
+    rounded,
+    sample,
+    sampler_class,
+    spaced,
+    table,
+)
 from simulators import MODELS, reference
 
 import pymc_kameleon as pk
 
-FILE = pages.Path(__file__).with_suffix(".json")
-PICTURE = pages.DOCS / "images" / "emulator_calls.png"
+FILE = Path(__file__).with_suffix(".json")
+PICTURE = DOCS / "images" / "emulator_calls.png"
 SHOWN = {
     "influenza": "epidemic, d = 3",
     "pk_by_subject": "a drug in four people, d = 16",
@@ -45,44 +50,31 @@ TICKS = 100, 300, 1000, 3000
 SAMPLERS = {"EmulatorMetropolis": "o-", "SurrogateMetropolis": "s--"}
 
 
-def plan(names, seeds):
+def plan(options):
     """Yield what each row is of, and how it is measured; short runs first."""
-    for seed in range(seeds):
+    for seed in range(options.seeds):
         for k in range(max(map(len, LENGTHS.values()))):
-            for name, sampler in itertools.product(names, SAMPLERS):
-                if k < len(LENGTHS[name]):
-                    length = LENGTHS[name][k]
-                    what = {"model": name, "sampler": sampler, "length": length, "seed": seed}
-                    yield what, functools.partial(run, **what)
+            for case, lengths in LENGTHS.items():
+                own = lengths[k : k + 1]
+                yield from each(run, case=[case], sampler=SAMPLERS, length=own, seed=[seed])
 
 
-def run(model, sampler, length, seed):
+def run(case, sampler, length, seed):
     """Return the calls of a run, and errors of its means (d,)."""
-    benchmark = MODELS[model]
-    known = reference(benchmark.known_as or model, "variables")
-    call, own = benchmark.simulator.call, benchmark.model()
-    step = getattr(pk, sampler)(model=own, steps_per_draw=1)
+    benchmark = MODELS[case]
+    known = reference(benchmark.known_as or case, "variables")
+    call, model = benchmark.simulator.call, benchmark.model()
+    step = sampler_class(sampler)(model=model, steps_per_draw=1)
     call.calls = 0
-    with quiet():
-        dt = pk.sample(
-            length,
-            tune=length,
-            step=step,
-            model=own,
-            chains=4,
-            cores=1,  # so that the calls are counted in this process
-            random_seed=seed,
-            progressbar=False,
-        )
-        calls = call.calls / benchmark.applications
-        names = [rv.name for rv in own.free_RVs]
-        table = pk.summary(dt, var_names=names, model=own, round_to="none")
-    rhat = az.rhat(dt, var_names=names)
+    dt = sample(step, length, tune=length, random_seed=seed)
+    calls = call.calls / benchmark.applications
+    names = [rv.name for rv in model.free_RVs]
+    table = pk.summary(dt, var_names=names, model=model, round_to="none")
     error = (table["mean"].to_numpy() - known["mean"]) / known["sd"]
     return {
         "calls": calls,
-        "rhat": pages.rounded(max(float(rhat[name].max()) for name in rhat.data_vars)),
-        "error": pages.rounded(error),
+        "rhat": rounded(largest_rhat(parameters(model, dt))),
+        "error": rounded(error),
     }
 
 
@@ -91,13 +83,9 @@ def run(model, sampler, length, seed):
 
 def groups(rows, name, sampler):
     """Return of each length the mean number of calls, and errors (seeds, d)."""
-    found = []
-    for length in LENGTHS[name]:
-        what = {"model": name, "sampler": sampler, "length": length}
-        own = [row for row in rows if what.items() <= row.items()]
-        if own:
-            found.append((np.mean([row["calls"] for row in own]), own))
-    return found
+    by_run = grouped(rows, "case", "sampler", "length")
+    found = [by_run[name, sampler, length] for length in LENGTHS[name]]
+    return [(np.mean([row["calls"] for row in own]), own) for own in found if own]
 
 
 def errors_of(own):
@@ -113,10 +101,14 @@ def tables(rows):
             for k, (calls, own) in enumerate(groups(rows, name, sampler)):
                 first = (title, sampler) if k == 0 else ("", "")
                 error, rhat = errors_of(own), np.median([row["rhat"] for row in own])
-                cells = pages.spaced(round(calls)), f"{np.median(error):.2g}", f"{error.max():.2g}"
+                cells = (
+                    spaced(round(calls)),
+                    f"{np.median(error):.2g}",
+                    f"{error.max():.2g}",
+                )
                 lines.append([*first, *cells, f"{rhat:.2f}", len(own)])
     titles = ["model", "sampler", "calls", "error, median", "worst", "R-hat", "runs"]
-    return {"emulator.md": {"errors by calls": pages.table(titles, lines)}}
+    return {"emulator.md": {"errors by calls": table(titles, lines)}}
 
 
 def draw(rows):
@@ -144,21 +136,5 @@ def draw(rows):
     plt.close(figure)
 
 
-def main():
-    """Run, or draw."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--models", default=",".join(SHOWN))
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--picture", action="store_true", help="draw it instead")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if options.picture:
-        rows = pages.load(FILE)
-        draw(rows)
-        pages.write(tables(rows))
-    else:
-        pages.measured(FILE, plan(options.models.split(","), options.seeds))
-
-
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=4, draw=draw)

@@ -1,13 +1,12 @@
 """The evidence by other packages and by ours: evaluations until a run ends, and its error.
 
-    python examples/benchmarks/evidence_peers.py [--cases GARCH] [--methods nautilus,dynesty]
+    python examples/benchmarks/evidence_peers.py [--cases GARCH] [--samplers nautilus dynesty]
         [--seeds 4]
-    python examples/benchmarks/evidence_peers.py --table     write the tables of docs/peers.md
 
 `pip install pymc-kameleon[peers]` installs what there is to compare with; what is not installed is
-left out. A row of evidence_peers.json is one run, and is not run again; rows of "known" have what
-errors are against: quadrature where all but one parameter can be integrated out by hand, otherwise
-importance sampling from Student's t, whose error is in the row.
+left out. A row of evidence_peers.json is one run; rows of "known" have what errors are
+against: quadrature where all but one parameter can be integrated out by hand, otherwise importance
+sampling from Student's t, whose error is in the row.
 
 Other packages begin with the model's own priors. Nested samplers take them as quantiles of a unit
 cube, SMC takes draws of them, and PyVBMC what its `PyMCTarget` makes of the model or, where that
@@ -19,10 +18,8 @@ independent draws, so that it integrates to 1 / 2! over pairs that are in order.
 the prior, in order, therefore find a Z that is twice as large; this is taken away.
 """
 
-import argparse
-import warnings
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from itertools import pairwise
 from math import log
@@ -33,10 +30,17 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from dispersed import CHAINS, evaluations, quiet
-from evaluations import NAMES, Problem, long_run
-from pages import estimate, load, measured, rounded, three_digits, write
-from pages import table as table_of
+from benchmark import (
+    estimate,
+    evaluations,
+    grouped,
+    main,
+    rounded,
+    sample,
+    three_digits,
+)
+from benchmark import table as table_of
+from problems import NAMES, Problem, long_run
 from pymc.distributions.transforms import ordered
 from pytensor.graph import graph_replace
 from scipy.integrate import quad
@@ -46,42 +50,25 @@ from scipy.stats import halfcauchy, multivariate_normal, multivariate_t, qmc
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
-SEEDS = 4
 
 
-def main():
-    """Run what is asked for and is not in the file yet, or write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of each")
-    parser.add_argument("--table", action="store_true", help="write the page")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if not options.table:
-        measured(FILE, plan(options.cases.split(","), options.methods.split(","), options.seeds))
-    write(tables(load(FILE)))
-
-
-def plan(cases, methods, seeds):
-    """Return what is to be run, as ({case, method, seed}, function)."""
-    targets = {name: Target(name) for name in cases}
-    for name, target in targets.items():
-        yield {"case": name, "method": "known"}, partial(known, target)
-    for method in methods:
-        package, run = METHODS[method]
+def plan(options):
+    """Yield what is known of each case, and the runs of methods whose package is here."""
+    for case in CASES:
+        yield {"case": case, "sampler": "known"}, lambda case=case: known(target_of(case))
+    for method, (package, run) in METHODS.items():
         if package is None or find_spec(package):
-            for seed in range(seeds):
-                for name, target in targets.items():
-                    what = {"case": name, "method": method, "seed": seed}
-                    yield what, partial(timed, run, target, seed)
+            for seed in range(options.seeds):
+                for case in CASES:
+                    what = {"case": case, "sampler": method, "seed": seed}
+                    yield what, partial(timed, run, case, seed)
 
 
-def timed(run, target, seed):
+def timed(run, case, seed):
     """Return the row of a run."""
+    target = target_of(case)
     began = process_time()
-    with quiet():
-        found = run(target, seed)
+    found = run(target, seed)
     seconds = process_time() - began
     row = found.row() if isinstance(found, Found) else found
     row |= {key: rounded(value, 6) for key, value in row.items() if isinstance(value, float)}
@@ -99,7 +86,7 @@ class Case(NamedTuple):
 
 
 class Target(Problem):
-    """A Problem of evaluations.py whose prior and likelihood are apart."""
+    """A Problem of problems.py whose prior and likelihood are apart."""
 
     def __init__(self, name, case=None, evidence=None):
         super().__init__(name, case)
@@ -193,13 +180,13 @@ def quantile(rv, u):
     return pm.icdf(rv, u)
 
 
-def log_z_of_autoregression(target):
+def log_z_of_regression(prior_sd, target):
     """Return log Z by quadrature over sigma: given it, the coefficients are normal."""
     model, y = target.model, target.model["y"]
     data, mean = model.rvs_to_values[y].data, y.owner.inputs[2]
     of_coefficients = pm.pytensorf.compile([model["intercept"], model["slope"]], mean)
     predictors = np.stack([of_coefficients(b[0], b[1:]) for b in np.eye(target.d - 1)], axis=1)
-    spread, directions = np.linalg.eigh(100 * predictors @ predictors.T)
+    spread, directions = np.linalg.eigh(prior_sd**2 * predictors @ predictors.T)
     y = directions.T @ data
 
     def log_density(sigma):
@@ -239,11 +226,13 @@ def integrated(log_density):
 
 
 CASES = {
-    "AR5": Case(log_z=log_z_of_autoregression),
+    "AR5": Case(log_z=partial(log_z_of_regression, 10)),
     "GARCH": Case(),
     "mixture": Case(mass=1 / 2),
     "schools": Case(log_z=log_z_of_schools),
 }
+
+target_of = cache(Target)
 
 # ---- what is known ------------------------------------------------------------------------------
 
@@ -408,8 +397,7 @@ VARIATIONAL_DRAWS = 20_000
 def ours(most, target, seed):
     """Return `pk.evidence` of a run of SurrogateMetropolis, whose evaluations are in."""
     step = pk.SurrogateMetropolis(model=target.model, expensive=True)
-    options = {"model": target.model, "random_seed": seed, "progressbar": False}
-    dt = pk.sample(step=step, max_evaluations=most, chains=CHAINS, cores=1, **options)
+    dt = sample(step, max_evaluations=most, random_seed=seed)
     spent = int(evaluations(dt)[:, -1].sum())
     try:
         found = pk.evidence(dt, model=target.model, random_seed=seed)
@@ -471,12 +459,13 @@ FIXED = ("PyVBMC",)
 
 def tables(rows):
     """Return the tables of the page."""
-    found = {}
-    right = {row["case"]: row for row in rows if row["method"] == "known"}
-    for row in rows:
-        if row["method"] != "known":
-            found.setdefault((row["case"], row["method"]), []).append(row)
-    runs = {what: Runs(own, right[what[0]]["log_z"]) for what, own in found.items() if len(own) > 1}
+    found = grouped(rows, "case", "sampler")
+    right = {case: own[0] for (case, method), own in found.items() if method == "known"}
+    runs = {
+        what: Runs(own, right[what[0]]["log_z"])
+        for what, own in found.items()
+        if what[1] != "known" and len(own) > 1
+    }
     cases = [case for case in CASES if case in right]
     return {
         "peers.md": {
@@ -555,4 +544,4 @@ def fewest(runs, case, methods, wanted):
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=4)

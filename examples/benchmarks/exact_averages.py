@@ -3,25 +3,111 @@
 Symbols: x the position on the unconstrained scale, π its density, up to a constant.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+from problems import exact
 from scipy.interpolate import CubicSpline
 from scipy.stats import chi2, multivariate_t, norm, qmc
 
 from pymc_kameleon.analysis.zero_variance import control_of_step, controls_of
-
-LOW, HIGH = 40.0, 12.0
-"""Standard deviations below and above the mean that quadrature reaches: log τ may be far below."""
-
-STEPS = 20, 5
-"""Points of the grid for each standard deviation, with one coordinate of it and with two."""
 
 NU, WIDER, POINTS, REPEATS = 6, 1.3, 2**14, 16
 """Degrees of freedom of the proposal; its covariance over that of the draws; points of a Sobol
 sequence, a power of 2; and such sequences, whose differences give the error."""
 
 
-def by_quadrature(density, x, grid, points):
-    """Return the means of x, of x², and of x < each of some points, side by side.
+class Normals(NamedTuple):
+    """A posterior as a sum of normals of all but one or two coordinates, given a grid of these.
+
+    Parameters
+    ----------
+    own : (d,) bool
+        Which coordinates are given.
+    axes : list of (n,) float64
+        Places of each.
+    weights, means, variances : (m,), (m, d) and (m, d) float64
+        Variances of coordinates that are given are 0.
+    """
+
+    own: np.ndarray
+    axes: list
+    weights: np.ndarray
+    means: np.ndarray
+    variances: np.ndarray
+
+    def moments(self):
+        """Return the Moments."""
+        w, m, v = self.weights, self.means, self.variances
+        return exact(w @ m, w @ (m**2 + v), w @ (m**4 + 6 * m**2 * v + 3 * v**2))
+
+    def below(self, points):
+        """Return the share below each of some points, (k, d) as these."""
+        sd = np.sqrt(np.maximum(self.variances, 1e-300))
+        found = np.stack([self.weights @ norm.cdf((x - self.means) / sd) for x in points])
+        weights = self.weights.reshape([axis.size for axis in self.axes])
+        for k, (place, axis) in enumerate(zip(np.flatnonzero(self.own), self.axes, strict=True)):
+            others = tuple(j for j in range(len(self.axes)) if j != k)
+            cumulative = CubicSpline(axis, weights.sum(axis=others)).antiderivative()
+            inside = points[:, place].clip(axis[0], axis[-1])
+            found[:, place] = cumulative(inside) / cumulative(axis[-1])
+        return found
+
+
+def by_quadrature(problem, given=("sigma_log__",), within=(-14, 12), to=None):
+    """Return the Normals where all but the `given` coordinates are normal, given those.
+
+    `given` are names of one or two value variables that are numbers. `to` returns a matrix by which
+    the others are multiplied. `within` is where to look for the `given`.
+    """
+    own = np.concatenate(
+        [np.full(value.size, name in given) for name, value in problem.initial.items()]
+    )
+    logp, gradient = problem.model.compile_logp(), problem.model.compile_dlogp()
+    eye = np.eye(problem.d)[~own]
+
+    def slope(x):
+        return gradient(problem.unraveled(x))[~own]
+
+    def conditional(values):
+        """Return the log marginal density of the given values, and mean and covariance."""
+        x = np.zeros(problem.d)
+        x[own] = values
+        for _ in range(2):  # the second one takes back what the first one rounds
+            here = slope(x)
+            precision = here - np.array([slope(x + e) for e in eye])
+            x[~own] += np.linalg.solve(precision, here)
+        log_density = logp(problem.unraveled(x)) - np.linalg.slogdet(precision)[1] / 2
+        a = np.eye(len(eye)) if to is None else to(values)
+        return log_density, a @ x[~own], np.diag(a @ np.linalg.inv(precision) @ a.T)
+
+    axes, points, log_w, rest, spread = grid(conditional, [within] * len(given))
+    means, variances = np.zeros((2, len(points), problem.d))
+    means[:, own], means[:, ~own], variances[:, ~own] = points, rest, spread
+    w = np.exp(log_w - log_w.max())
+    return Normals(own, axes, w / w.sum(), means, variances)
+
+
+def grid(conditional, ends, n=(600, 60), rounds=5, depth=30):
+    """Return axes, points (m, k) where the density is not negligible, and what is known there.
+
+    Each round looks at where the last one has found it, with as many points.
+    """
+    for _ in range(rounds):
+        axes = [np.linspace(*pair, n[len(ends) - 1]) for pair in ends]
+        points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(ends))
+        log_w, means, variances = map(np.array, zip(*map(conditional, points), strict=True))
+        high = points[log_w > log_w.max() - depth]
+        step = np.array([axis[1] - axis[0] for axis in axes])
+        ends = np.stack([high.min(axis=0) - step, high.max(axis=0) + step], axis=1)
+    return axes, points, log_w, means, variances
+
+
+def by_importance(density, x, points):
+    """Return means of x, of x² and of x < each of some points, and their standard errors.
+
+    By importance sampling from Student's t, at randomised Sobol points, with control variates by
+    gradients. For any posterior of few parameters.
 
     Parameters
     ----------
@@ -29,46 +115,7 @@ def by_quadrature(density, x, grid, points):
         Takes positions (n, d), and returns log π (n,) and its gradient (n, d).
     x : (n, d) float64
         Draws, which say where to look.
-    grid : list of int
-        One or two coordinates. Given these, all others are normal, so that a few gradients tell
-        their mean and covariance.
     points : (k, d) float64
-    """
-    d = x.shape[1]
-    mean, scale, rest = x.mean(axis=0), x.std(axis=0), np.setdiff1d(np.arange(d), grid)
-    steps = STEPS[len(grid) - 1]
-    low = LOW if len(grid) == 1 else HIGH
-    axes = [mean[k] + scale[k] * np.arange(-low * steps, HIGH * steps + 1) / steps for k in grid]
-    places = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(grid))
-    log_weight, centre, variance = (np.empty((len(places), n)) for n in (1, d, d))
-    for i, place in enumerate(places):
-        start = mean.copy()
-        start[grid] = place
-        steps_of_rest = np.vstack([np.zeros(d), np.eye(d)[rest] * scale[rest][:, None]])
-        _, g = density(start + steps_of_rest)
-        precision = -(g[1:, rest] - g[0, rest]) / scale[rest][:, None]
-        inverse = np.linalg.inv(precision)
-        start[rest] += inverse @ g[0, rest]
-        log_weight[i] = density(start[None])[0] - np.linalg.slogdet(precision)[1] / 2
-        centre[i], variance[i] = start, 0.0
-        variance[i, rest] = np.diag(inverse)
-    weight = np.exp(log_weight[:, 0] - log_weight.max())
-    weight /= weight.sum()
-    sd = np.sqrt(np.maximum(variance, 1e-300))
-    below = np.stack([weight @ norm.cdf((point - centre) / sd) for point in points])
-    for own, k in enumerate(grid):
-        others = tuple(j for j in range(len(grid)) if j != own)
-        marginal = weight.reshape([len(axis) for axis in axes]).sum(axis=others)
-        cumulative = CubicSpline(axes[own], marginal).antiderivative()
-        below[:, k] = cumulative(points[:, k]) / cumulative(axes[own][-1])
-    return np.concatenate([weight @ centre, weight @ (centre**2 + variance), below.ravel()])
-
-
-def by_importance(density, x, points):
-    """Return the same means, and their standard errors, for any posterior of few parameters.
-
-    By importance sampling from Student's t, at randomised Sobol points, with control variates by
-    gradients. All else is as above.
     """
     d = x.shape[1]
     mean, covariance = x.mean(axis=0), np.cov(x.T)

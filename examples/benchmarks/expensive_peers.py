@@ -3,13 +3,12 @@
     git clone https://github.com/sbi-benchmark/sbibm
     pip install pints umbridge; git clone https://github.com/UM-Bridge/benchmarks
     python examples/benchmarks/expensive_peers.py --sbibm sbibm --umbridge benchmarks
-        [--cases GARCH,logistic] [--methods PyVBMC,GPry] [--seeds 4]
-    python examples/benchmarks/expensive_peers.py --table     write the tables of docs/peers.md
+        [--cases GARCH logistic] [--samplers PyVBMC GPry] [--seeds 4]
 
 `pip install pymc-kameleon[peers]` installs what there is to compare with; what is not installed is
-left out. A row of expensive_peers.json is one run, and is not run again.
+left out. A row of expensive_peers.json is one run.
 
-Which problems: of evaluations.py all with 3 to 12 parameters, a likelihood and proper priors. Of
+Which problems: of problems.py all with 3 to 12 parameters, a likelihood and proper priors. Of
 suites.py all with proper priors and at most 12 parameters; of observations the first. Those in
 FIRST were chosen before any was run here: of suites.py they have 3 parameters or more, one mode,
 and a truth that was worth 4000 draws then. The others were added after these were run, so that the
@@ -26,9 +25,7 @@ scale, in posterior standard deviations; the latter is by the mean square distan
 mean. An evaluation is one of the likelihood or of the density.
 """
 
-import argparse
 import signal
-import warnings
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache, partial
 from importlib.util import find_spec
@@ -40,19 +37,16 @@ from typing import NamedTuple
 
 import numpy as np
 import suites
-from dispersed import evaluations, quiet
-from evaluations import CASES as MODELS
-from evaluations import NAMES, Case
+from benchmark import evaluations, grouped, load, main, rounded, table, three_digits
 from evidence_peers import Case as Evidence
 from evidence_peers import Found, Target, TimeUp, dynesty, nautilus, sequential, variational
-from first_evaluations import reference
-from pages import load, measured, rounded, table, three_digits, write
+from problems import CASES as MODELS
+from problems import NAMES, Case, known_quantiles
 from scipy.stats import gmean, uniform
 
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
-SEEDS = 4
 LIMIT, LIMITS = 150, {"PyVBMC": 600, "GPry": 300}
 """Seconds of a processor after which a run is given up; of these what they then have counts."""
 
@@ -104,36 +98,17 @@ BUDGETS = (50, 60, 70, 80, 90, 100, 110, 125, 150, 175, 200, 300, 500, 1000, 200
 """Evaluations of ours."""
 
 
-def main():
-    """Run what is asked for and is not in the file yet, or write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of each")
-    parser.add_argument("--sbibm", type=Path, help="a checkout of sbibm")
-    parser.add_argument("--umbridge", type=Path, help="one of UM-Bridge's benchmarks")
-    parser.add_argument("--table", action="store_true", help="write the page")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if options.table:
-        write(tables(load(FILE)))
-    else:
-        make = cache(partial(Timed, options))
-        cases, methods = options.cases.split(","), options.methods.split(",")
-        measured(FILE, plan(cases, methods, options.seeds, make))
-
-
-def plan(cases, methods, seeds, make):
-    """Yield what is to be run, as ({case, method, seed}, function); `make` returns a target."""
-    for name in cases:
-        yield {"case": name, "method": "truth"}, lambda name=name: make(name).truth()
-    for seed in range(seeds):
-        for method in methods:
-            package, _ = METHODS[method]
+def plan(options):
+    """Yield what is to be run."""
+    make = cache(partial(Timed, options))
+    for case in CASES:
+        yield {"case": case, "sampler": "truth"}, lambda case=case: make(case).truth()
+    for seed in range(options.seeds):
+        for method, (package, _) in METHODS.items():
             if package is None or find_spec(package):
-                for name in cases:
-                    if name in SIMULATORS or not method.startswith("density"):
-                        what = {"case": name, "method": method, "seed": seed}
+                for case in CASES:
+                    if case in SIMULATORS or not method.startswith("density"):
+                        what = {"case": case, "sampler": method, "seed": seed}
                         yield what, partial(run, what, make)
 
 
@@ -203,7 +178,7 @@ class Timed(Target):
             rng = np.random.default_rng(1)
             natural, _ = suites.schools_truth(self.name == "centred schools", None, rng)
         else:
-            known = reference(self)
+            known = known_quantiles(self)
             return self._moments(known["mean"], known["sd"])
         x = self.transformed(natural[:: -(-len(natural) // N_TRUTH)])
         return self._moments(x.mean(axis=0), x.std(axis=0)) | worth
@@ -234,7 +209,7 @@ class Errors:
     """Functions of points whose averages are the errors of means and standard deviations."""
 
     def __init__(self, name):
-        [known] = [row for row in load(FILE) if (row["case"], row["method"]) == (name, "truth")]
+        [known] = grouped(load(FILE), "case", "sampler")[name, "truth"]
         self.mean, self.sd = np.array(known["mean"]), np.array(known["sd"])
 
     def __call__(self, x):
@@ -250,7 +225,7 @@ def run(what, make):
     target.count_from_zero()
     signal.signal(signal.SIGPROF, time_is_up)
     began = process_time()
-    with quiet(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         signal.setitimer(signal.ITIMER_PROF, LIMITS.get(method, LIMIT))
         try:
             row = ask(target, errors, seed)
@@ -460,12 +435,9 @@ def needed(runs):
 
 def tables(rows):
     """Return the tables of the page."""
-    found = {}
-    for row in rows:
-        if row["method"] != "truth":
-            found.setdefault((row["case"], row["method"]), []).append(row)
-    runs = {what: Runs(own) for what, own in found.items()}
-    d = {row["case"]: row["d"] for row in rows if row["method"] == "truth"}
+    found = grouped(rows, "case", "sampler")
+    runs = {what: Runs(own) for what, own in found.items() if what[1] != "truth"}
+    d = {case: own[0]["d"] for (case, method), own in found.items() if method == "truth"}
     cases = [case for case in CASES if case in d]
     families = [f for f, methods in FAMILIES.items() if any(m in methods for _, m in runs)]
     n = {
@@ -553,4 +525,4 @@ def written(n, family):
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=4, add_options=suites.add_options)

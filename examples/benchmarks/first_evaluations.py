@@ -1,7 +1,7 @@
 """What the first evaluations are worth: averages of whole runs, of the search alone, of PyVBMC.
 
-    python examples/benchmarks/first_evaluations.py [--of runs] [--cases GARCH,AR5] [--at 100,200]
-        [--seeds 12] [--noise 0.05]
+    python examples/benchmarks/first_evaluations.py [--of runs] [--cases GARCH AR5]
+        [--budgets 100 200] [--seeds 12] [--noise 0.05]
 
 Effective draws are 1 / mean over the seeds of the squared error, in units of the posterior: of the
 means of all coordinates, and of the shares below their 5, 50 and 95 % quantiles. Printed are the
@@ -18,38 +18,34 @@ worst and the median quantity. Of
 With --noise the log-density has noise of this standard deviation, as a solver's tolerance makes:
 always the same at the same point. Errors are those from the posterior without it.
 
-For development: the pages show evaluations.py.
+Nothing is kept: the pages have the figures typed.
 """
 
-import argparse
-import tempfile
 import time
-import warnings
 from copy import copy
 from functools import partial
-from pathlib import Path
 from zlib import crc32
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from dispersed import quiet
-from evaluations import BANANA, CASES, Problem, long_run
+from benchmark import main, sample
 from others import fitted
+from problems import CASES, Problem, known_quantiles
 from pytensor.graph import Apply, Op
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.surrogate.active.way import Way
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
-SOME = "GARCH,AR5,interaction,flat priors,hidden Markov,mixture,schools,transforms,banana"
-AT = "100,120,150,200,300"
+SOME = (
+    *("GARCH", "AR5", "interaction", "flat priors", "hidden Markov", "mixture", "schools"),
+    *("transforms", "banana"),
+)
+AT = 100, 120, 150, 200, 300
 
 LEVELS = np.array([0.05, 0.5, 0.95])[:, None]
 """Of the quantiles."""
-
-DRAWS = 40_000
-"""Of each chain of a reference."""
 
 N_STEPS = 1000
 """Steps of each of the 48 chains that make draws."""
@@ -58,25 +54,25 @@ VARIATIONAL_DRAWS = 50_000
 """Of PyVBMC's posterior."""
 
 
-def main():
-    """Run what is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--cases", default=SOME)
-    parser.add_argument("--at", default=AT, help="numbers of evaluations")
-    parser.add_argument("--seeds", type=int, default=12)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
+def plan(options):
+    """Yield what is to be run: of a case all numbers of evaluations."""
+    measure, at = KINDS[options.of], [int(n) for n in options.budgets or AT]
+    for case in SOME:
+        what = {"case": case, "of": options.of, "noise": options.noise, "runs": options.seeds}
+        yield what, partial(measured, measure, case, options, at)
+
+
+def add_options(parser):
+    """Add the options of this script."""
     parser.add_argument("--of", default="runs", choices=KINDS)
     parser.add_argument("--noise", type=float, default=0.0, help="of the log-density")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    at, seeds = (
-        [int(n) for n in options.at.split(",")],
-        range(options.first, options.first + options.seeds),
-    )
-    for name in options.cases.split(","):
-        known = reference(Problem(name))
-        problem = Problem(name, CASES[name]._replace(build=partial(noisy, name, options.noise)))
-        KINDS[options.of](problem, known, at, seeds)
+
+
+def measured(measure, case, options, at):
+    """Return rows of what runs are worth, one for each number of evaluations."""
+    known = known_quantiles(Problem(case))
+    problem = Problem(case, CASES[case]._replace(build=partial(noisy, case, options.noise)))
+    return measure(problem, known, at, range(options.seeds))
 
 
 class Noise(Op):
@@ -107,76 +103,53 @@ def noisy(name, sd):
     return model
 
 
-def show_runs(problem, known, at, seeds):
-    """Print what whole runs are worth."""
-    step = pk.SurrogateMetropolis(model=problem.model, expensive=True)
+def of_runs(problem, known, at, seeds):
+    """Return what whole runs are worth."""
+    step, rows = pk.SurrogateMetropolis(model=problem.model, expensive=True), []
     for n in at:
         found = [ran(problem, step, known, seed, n) for seed in seeds]
         errors, z, seconds = (np.array(part) for part in zip(*found, strict=True))
-        told = np.append(np.abs(z[np.isfinite(z)]), 0)
-        print(
-            f"{problem.name:14} {n:4}: {worth(errors)}; z {np.sqrt(np.mean(told**2)):.2f}, at most "
-            f"{told.max():.1f}, NaN {np.isnan(z).sum()} of {z.size}; {np.median(seconds):.1f} s",
-            flush=True,
-        )
+        row = {"evaluations": n} | worth(errors) | of_z(z)
+        rows.append(row | {"seconds": round(np.median(seconds), 1)})
+    return rows
 
 
-def show_search(problem, known, at, seeds):
-    """Print what the search knows."""
-    runs = [searched(problem, known, seed, at) for seed in seeds]
+def of_z(z):
+    """Return the root mean square of z, the largest, and how many are NaN."""
+    told = np.append(np.abs(z[np.isfinite(z)]), 0)
+    rms = round(float(np.sqrt(np.mean(told**2))), 2)
+    return {"z": rms, "largest": round(told.max(), 1), "NaN": int(np.isnan(z).sum())}
+
+
+def of_search(problem, known, at, seeds):
+    """Return what the search knows, and from how many evaluations on it is home."""
+    runs, rows = [searched(problem, known, seed, at) for seed in seeds], []
     for k, n in enumerate(at):
-        sd, error, seconds = np.median([run[1][k] for run in runs], axis=0)
-        print(
-            f"{problem.name:14} {n:4}: {worth([run[0][k] for run in runs])}; "
-            f"sdV {sd:.2f}, error {error:.2f}; {seconds:.1f} s",
-            flush=True,
-        )
-    print(f"{problem.name:14} home at {[run[2] for run in runs]}", flush=True)
+        said = np.median([run[1][k] for run in runs], axis=0).round(2).tolist()
+        row = {"evaluations": n} | worth([run[0][k] for run in runs])
+        row |= dict(zip(("sdV", "error", "seconds"), said, strict=True))
+        rows.append(row | {"home": [run[2] for run in runs]})
+    return rows
 
 
-def show_pyvbmc(problem, known, at, seeds):
-    """Print what PyVBMC answers."""
+def of_pyvbmc(problem, known, at, seeds):
+    """Return what PyVBMC answers."""
+    rows = []
     for n in at:
         runs = [variational(problem, known, seed, n) for seed in seeds]
         errors, stopped, seconds = zip(*runs, strict=True)
-        told = f"{worth(errors)}; {seconds} s; stopped at {stopped}"
-        print(f"{problem.name:14} {n:4}: {told}", flush=True)
+        rows.append({"evaluations": n} | worth(errors) | {"stopped": stopped, "seconds": seconds})
+    return rows
 
 
-KINDS = {"runs": show_runs, "search": show_search, "pyvbmc": show_pyvbmc}
-
-
-def reference(problem):
-    """Return mean, sd and quantiles of a case, from the cache if it has them."""
-    path = Path(tempfile.gettempdir()) / "kameleon-references" / f"quantiles of {problem.name}.npz"
-    if not path.exists():
-        if problem.name == "banana":
-            x = BANANA.draw(np.random.default_rng(1), 10 * DRAWS)
-        else:
-            x = long_run(problem, DRAWS).reshape(-1, problem.d)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(
-            path, mean=x.mean(axis=0), sd=x.std(axis=0), q=np.quantile(x, LEVELS[:, 0], axis=0)
-        )
-    return np.load(path)
+KINDS = {"runs": of_runs, "search": of_search, "pyvbmc": of_pyvbmc}
 
 
 def ran(problem, step, known, seed, n):
     """Return the errors (4d,) of a run's averages, errors / standard errors, and its seconds."""
     begun = time.process_time()
-    with quiet():
-        dt = pk.sample(
-            step=step,
-            model=problem.model,
-            max_evaluations=n,
-            chains=4,
-            cores=1,
-            random_seed=seed,
-            progressbar=False,
-            compute_convergence_checks=False,
-            idata_kwargs={"include_transformed": True},
-        )
-        answer = pk.expectation(dt, lambda v: functions(problem.coordinates(v), known))
+    dt = sample(step, max_evaluations=n, random_seed=seed)
+    answer = pk.expectation(dt, lambda v: functions(problem.coordinates(v), known))
     error = answer.mean
     with np.errstate(invalid="ignore", divide="ignore"):
         return error, error / answer.mcse, time.process_time() - begun
@@ -239,13 +212,13 @@ def errors_of(draws, known):
 
 
 def worth(errors):
-    """Return what the errors (runs, 4d) are worth, in effective draws, as text."""
+    """Return what the errors (runs, 4d) are worth, in effective draws."""
     errors = np.asarray(errors)
     effective = 1 / np.mean(errors**2, axis=0)
     each = [round(1 / np.max(error**2)) for error in errors]
-    worst, median = effective.min(), np.median(effective)
-    return f"{worst:6.1f} worst, {median:6.0f} median, each run {each}"
+    worst, median = float(effective.min()), float(np.median(effective))
+    return {"worst": round(worst, 1), "median": round(median), "each run": each}
 
 
 if __name__ == "__main__":
-    main()
+    main(None, plan, seeds=12, add_options=add_options)

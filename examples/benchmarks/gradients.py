@@ -6,22 +6,17 @@ Writes tables of docs/performance.md. The floor is one evaluation of log-density
 two triangular products; or these and d normals, which any such transition has to draw. With
 --rates, which needs nutpie (pip install nutpie), also for nine targets the lesser of the bulk ESS
 of x and of x², over all coordinates, per CPU second of one chain, tuning included, and per gradient
-evaluated after tuning: medians of several seeds. Compilation has a table of its own. What is in
-gradients.json is not run again. Where the data of the regressions are searched: see
-examples/papers/gad_targets.py.
+evaluated after tuning: medians of several seeds. Compilation has a table of its own. Where the
+data of the regressions are searched: see examples/papers/gad_targets.py.
 """
 
-import argparse
-import logging
 import sys
 import time
-import warnings
 from functools import partial
 from pathlib import Path
 
-import arviz as az
 import numpy as np
-from pages import measured, table, three_digits, write
+from benchmark import combinations, least_ess, main, table, three_digits, with_squares
 from transitions import draw_seconds, normal_model, ratio_of, seconds, tuned
 
 import pymc_kameleon as pk
@@ -57,25 +52,18 @@ CHEAP = {
 }
 
 
-def main():
-    """Run what is not in the file yet, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def add_options(parser):
+    """Add the options of this script."""
     add_data_option(parser)
     parser.add_argument("--rates", action="store_true", help="beside nutpie, too")
-    options = parser.parse_args()
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
-    write(tables(measured(FILE, plan(options))))
 
 
 def plan(options):
-    """Return what is measured, and how."""
-    for name in CHEAP:
-        for d in (25, 100):
-            yield {"cost": name, "d": d}, partial(cost, CHEAP[name], d)
-    if options.rates:
-        for name in (*NORMALS, *REGRESSIONS):
-            yield {"rate": name}, partial(compare, name, options.data)
+    """Yield what is measured, and how."""
+    for what in combinations(cost=CHEAP, d=(25, 100)):
+        yield what, partial(cost, CHEAP[what["cost"]], what["d"])
+    for name in (*NORMALS, *REGRESSIONS) if options.rates else ():
+        yield {"rate": name}, partial(compare, name, options.data)
 
 
 def tables(rows):
@@ -174,7 +162,7 @@ def ours(step, d, seed):
     began = time.process_time()
     draw_seconds(step, DRAWS, False)()
     elapsed += time.process_time() - began
-    ess = least_ess(x)
+    ess = least_ess(with_squares(x[None]))
     return ess / elapsed, ess / n_gradients
 
 
@@ -191,15 +179,9 @@ def theirs(nutpie, compiled, adaptation, seed):
         adaptation=adaptation,
     )
     elapsed = time.process_time() - began
-    ess = least_ess(dt["posterior"]["x"].values[0])
+    ess = least_ess(with_squares(dt["posterior"]["x"].values))
     return ess / elapsed, ess / float(dt["sample_stats"]["n_steps"].sum())
 
 
-def least_ess(x):
-    """Return the least bulk ESS of x and of x² about the mean, over the coordinates."""
-    both = np.concatenate([x, (x - x.mean(axis=0)) ** 2], axis=1)
-    return float(az.ess(az.convert_to_datatree({"x": both[None]}))["x"].min())
-
-
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, add_options=add_options)

@@ -2,21 +2,18 @@
 
     python examples/benchmarks/learning.py --data DIRECTORY    some four minutes
 
-Two tables of docs/gad.md. Default starts, 2000 draws after tuning, one transition per draw. Each
-row is added to learning.json as it ends; what is in there is not run again. The folder has the CSV
+Two tables of docs/gad.md. Default starts, 2000 draws after tuning, one transition per draw. The
+folder has the CSV
 files german and mnist56_t10k, see examples/papers/gad_targets.py.
 """
 
-import argparse
-import logging
 import sys
+from functools import lru_cache, partial
 from pathlib import Path
 
-import arviz as az
 import numpy as np
-from dispersed import quiet
+from benchmark import grouped, least_ess, main, sample, table
 from gradients import scales_with_correlation
-from pages import load, save, when_and_where, write
 
 import pymc_kameleon as pk
 
@@ -25,7 +22,7 @@ from gad_targets import NEAL, Normal, add_data_option, load_digits
 from gad_targets import load as data
 
 FILE = Path(__file__).with_suffix(".json")
-KEYS = ("target", "factor", "chains", "tune")
+KEYS = ("case", "factor", "chains", "tune")
 DRAWS, TUNE, LONG = 2000, (25, 50, 100, 200, 500, 2000), (1000, 4000)
 CHAINS = {"4, each alone": (4, False), "4": (4, True), "8": (8, True), "2": (2, True)}
 WAYS = ("4, each alone", "4", "8")
@@ -51,70 +48,53 @@ PLANS = [(name, "dense", how, n) for name in SMALL for how in WAYS for n in TUNE
 PLANS += [(name, factor, "2", n) for name in LARGE for factor in FACTORS for n in LONG]
 
 
-def main():
-    """Run what is not in the file yet, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    add_data_option(parser)
-    folder, rows, steps = parser.parse_args().data, load(FILE), {}
-    done = {tuple(row[key] for key in KEYS) for row in rows}
-    for plan in PLANS:
-        if plan not in done:
-            name, factor, how, tune = plan
-            if (name, factor) not in steps:
-                model = (SMALL | LARGE)[name](folder).model()
-                step = pk.GadMALA(model=model, factor=factor, steps_per_draw=1)
-                steps = {(name, factor): step}
-            row = dict(zip(KEYS, plan, strict=True)) | run(steps[name, factor], how, tune)
-            rows.append(row | when_and_where())
-            print(rows[-1], flush=True)
-            save(FILE, rows)
-    write(tables(rows))
+def plan(options):
+    """Yield what is to be run."""
+    for values in PLANS:
+        what = dict(zip(KEYS, values, strict=True))
+        yield what, partial(run, **what, folder=options.data)
 
 
-def run(step, how, tune):
+@lru_cache(1)
+def step_of(case, factor, together, folder):
+    """Return a step, compiled once."""
+    model = (SMALL | LARGE)[case](folder).model()
+    return pk.GadMALA(model=model, factor=factor, steps_per_draw=1, pool_tuning=together)
+
+
+def run(case, factor, chains, tune, folder):
     """Return the dimension, and least bulk ESS of x and of x² about the mean, per transition."""
-    chains, together = CHAINS[how]
-    with quiet(logging.WARNING):
-        dt = pk.sample(
-            DRAWS,
-            tune=tune,
-            chains=chains,
-            cores=1,
-            pool_tuning=together,
-            step=step,
-            model=step.model,
-            random_seed=1,
-            compute_convergence_checks=False,
-            progressbar=False,
-        )
+    n, together = CHAINS[chains]
+    step = step_of(case, factor, together, folder)
+    dt = sample(step, DRAWS, tune=tune, chains=n, random_seed=1)
     x = dt["posterior"]["x"].values
     parts = {"x": x, "squares": (x - x.mean(axis=(0, 1))) ** 2}
-    ess = az.ess(az.convert_to_datatree(parts))
-    rates = {name: round(float(ess[name].min()) / (chains * DRAWS), 4) for name in parts}
-    return {"d": x.shape[2]} | rates
+    return {"d": x.shape[2]} | {
+        name: round(least_ess(part) / (n * DRAWS), 4) for name, part in parts.items()
+    }
 
 
 def tables(rows):
     """Return the tables of the page; bold is 80 % of what four chains alone have at the end."""
-    by_plan = {tuple(row[key] for key in KEYS): row for row in rows}
-    d_of = {row["target"]: row["d"] for row in rows}
-    titles = ["target", "d", "chains", *map(str, TUNE)]
-    soon = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    by_plan = {plan: row for plan, [row] in grouped(rows, *KEYS).items()}
+    d_of = {row["case"]: row["d"] for row in rows}
+    both = {plan: min(row["x"], row["squares"]) for plan, row in by_plan.items()}
+    soon, large = [], []
     for name in SMALL:
-        both = {plan: min(row["x"], row["squares"]) for plan, row in by_plan.items()}
         enough = 0.8 * both[name, "dense", "4, each alone", TUNE[-1]]
         for how in WAYS:
             rates = [both[name, "dense", how, n] for n in TUNE]
             cells = [f"**{rate:.2f}**" if rate >= enough else f"{rate:.2f}" for rate in rates]
-            soon.append(f"| {name} | {d_of[name]} | {how} | {' | '.join(cells)} |")
-    large = ["| target | d | tuning | dense: x | x² | diagonal: x | x² |", "|---" * 7 + "|"]
+            soon.append([name, d_of[name], how, *cells])
     for name in LARGE:
         for n in LONG:
             some = [by_plan[name, factor, "2", n] for factor in FACTORS]
             cells = [f"{row[part]:.2g}" for row in some for part in ("x", "squares")]
-            large.append(f"| {name} | {d_of[name]} | {n} | {' | '.join(cells)} |")
-    return {"gad.md": {"how soon": soon, "many dimensions": large}}
+            large.append([name, d_of[name], n, *cells])
+    soon = table(["target", "d", "chains", *map(str, TUNE)], soon)
+    titles = ["target", "d", "tuning", *(f"{factor}: x | x²" for factor in FACTORS)]
+    return {"gad.md": {"how soon": soon, "many dimensions": table(titles, large)}}
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, add_options=add_data_option)

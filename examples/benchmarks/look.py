@@ -3,10 +3,13 @@
     python examples/benchmarks/look.py
 
 One mode of each mixture is known, as a chain has found it. Four chains look for the others, each by
-the evaluations that it has with default arguments. The table is in docs/modes.md.
+the evaluations that it has with default arguments. The table is typed in docs/modes.md.
 """
 
+from functools import partial
+
 import numpy as np
+from benchmark import main, table
 
 from pymc_kameleon.samplers.surrogate.look import evaluations_of_look, look_for_modes
 from pymc_kameleon.samplers.surrogate.modes import Mode
@@ -27,19 +30,31 @@ CASES = [
 N_MIXTURES, SEEDS, CHAINS, DRAWS = 6, 3, 4, 2000
 
 
-def main():
-    """Print the table."""
-    print(
-        "| d | modes | apart | sds | ν | mass found | all found | evaluations |\n"
-        + "|---" * 8
-        + "|"
-    )
+def plan(options):
+    """Yield what is to be run."""
     for i, case in enumerate(CASES):
-        runs = [run(case, (i, k), s) for k in range(N_MIXTURES) for s in range(SEEDS)]
-        mass, every, n = np.mean(runs, axis=0)
-        d, modes, apart, scales, nu = case
-        apart, scales = ("{} to {}".format(*pair) for pair in (apart, scales))
-        print(f"| {d} | {modes} | {apart} | {scales} | {nu} | {mass:.2f} | {every:.2f} | {n:.0f} |")
+        yield dict(zip(TITLES, case, strict=False)), partial(measure, i, case)
+
+
+TITLES = ("d", "modes", "apart", "sds", "ν", "mass found", "all found", "evaluations")
+
+
+def measure(i, case):
+    """Return what is found, on average."""
+    runs = [run(case, (i, k), s) for k in range(N_MIXTURES) for s in range(SEEDS)]
+    mass, every, n = np.mean(runs, axis=0)
+    return {"mass found": f"{mass:.2f}", "all found": f"{every:.2f}", "evaluations": round(n)}
+
+
+def tables(rows):
+    """Return the table."""
+    lines = [[ranged(row[title]) for title in TITLES] for row in rows]
+    return {"modes.md": {"looks": table(TITLES, lines)}}
+
+
+def ranged(value):
+    """Write a value, or the ends of a range."""
+    return "{} to {}".format(*value) if isinstance(value, tuple) else value
 
 
 def run(case, seed, run_seed):
@@ -99,4 +114,4 @@ def nearest(x, means, factors):
 
 
 if __name__ == "__main__":
-    main()
+    main(None, plan, tables)

@@ -1,16 +1,12 @@
 """EmulatorMetropolis on modes that mirror one another: which it visits, and how often.
 
-    python examples/benchmarks/mirrored.py [--models "three rates"] [--seeds 4]
-    python examples/benchmarks/mirrored.py --table     write the table of docs/emulator.md
+    python examples/benchmarks/mirrored.py [--cases "three rates"] [--seeds 4]
 
 Parameters of simulators can be exchanged, or reversed, exactly or nearly. What share of the
 posterior is in each mode follows from the symmetry, or from a sum over a grid of two parameters.
-A run is pk.sample(max_evaluations=600). What was run is in mirrored.json, and is not run again.
+A run is pk.sample(max_evaluations=600).
 """
 
-import argparse
-import logging
-import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from dispersed import quiet
-from pages import load, measured, rounded, table, write
+from benchmark import each, grouped, main, rounded, table
 from scipy.integrate import solve_ivp
 
 import pymc_kameleon as pk
@@ -215,39 +210,23 @@ MODELS = {
 }
 
 
-def main():
-    """Run what is asked for and is not in the file yet, or write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--models", help="names, by semicolons; by default all")
-    parser.add_argument("--seeds", type=int, default=4, help="runs of each")
-    parser.add_argument("--json", type=Path, default=FILE, help="file for the results")
-    parser.add_argument("--table", action="store_true", help="write docs/emulator.md")
-    options = parser.parse_args()
-    if options.table:
-        write(tables(load(options.json)))
-        return
-    warnings.simplefilter("ignore")
-    names = options.models.split(";") if options.models else MODELS
-    plan = [
-        ({"model": name, "seed": seed}, partial(run, MODELS[name], seed))
-        for name in names
-        for seed in range(options.seeds)
-    ]
-    measured(options.json, plan)
+def plan(options):
+    """Return what is to be run."""
+    return each(run, case=MODELS, seed=range(options.seeds))
 
 
-def run(mirrored, seed):
+def run(case, seed):
     """Run once, and say what shares of the draws modes have."""
+    mirrored = MODELS[case]
     model = mirrored.model()
-    with quiet(logging.INFO):
-        dt = pk.sample(
-            model=model,
-            max_evaluations=EVALUATIONS,
-            random_seed=seed,
-            cores=1,
-            progressbar=False,
-        )
-        rhat = pk.summary(dt, model=model, var_names=["parameters"])["r_hat"].max()
+    dt = pk.sample(
+        model=model,
+        max_evaluations=EVALUATIONS,
+        random_seed=seed,
+        cores=1,
+        progressbar=False,
+    )
+    rhat = pk.summary(dt, model=model, var_names=["parameters"])["r_hat"].max()
     masses = mirrored.masses(mirrored)
     modes = mirrored.mode(dt["posterior"]["parameters"].values).ravel()
     shares = np.bincount(modes, minlength=len(masses)) / modes.size
@@ -261,23 +240,16 @@ def run(mirrored, seed):
 
 def tables(rows):
     """Return the table of the page."""
-    cells = []
+    cells, by_case = [], grouped(rows, "case")
     for name, mirrored in MODELS.items():
-        own = [row for row in rows if row["model"] == name]
+        own = by_case[name]
         all_visited = sum(row["visited"] == row["modes"] for row in own)
-        cells.append(
-            [
-                name,
-                len(mirrored.truth),
-                own[0]["modes"],
-                f"{all_visited} of {len(own)}",
-                f"{max(row['off'] for row in own):.2f}",
-                f"{max(row['rhat'] for row in own):.2f}",
-            ]
-        )
+        worst = (f"{max(row[key] for row in own):.2f}" for key in ("off", "rhat"))
+        share = f"{all_visited} of {len(own)}"
+        cells.append([name, len(mirrored.truth), own[0]["modes"], share, *worst])
     titles = ["model", "d", "modes", "all visited", "mass off", "R-hat"]
     return {"emulator.md": {"mirrored": table(titles, cells)}}
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=4)

@@ -5,10 +5,6 @@ each other; those far apart are seldom seen. Whoever is seen by two others only 
 side of them. Known from parallel tempering of one sensor at a time, down from the uniform prior.
 oscillator: a damped oscillation measured at twelve times that are nearly evenly spaced, so that
 several periods fit. Known from quadrature: given period, decay and noise the rest is linear.
-
-    python examples/benchmarks/modes_real.py
-
-prints what is known of both, and whether two halves of the tempered chain agree.
 """
 
 import numpy as np
@@ -152,21 +148,3 @@ def known_frequency(n=6000, n_other=40):
             log = np.sum(fit * by_data, axis=1) / (2 * noise**2) - np.sum(y**2) / (2 * noise**2)
             total += np.exp(log - len(y) * np.log(noise)) / np.sqrt(np.linalg.det(precision))
     return frequency, total / total.sum()
-
-
-def main():
-    """Print what is known."""
-    draws = tempered_sensors()
-    halves = np.array_split(draws, 2)
-    print("sensors: means of both halves of the tempered chain, and standard deviation")
-    for values in (halves[0].mean(axis=0), halves[1].mean(axis=0), draws.std(axis=0)):
-        print(values.round(3))
-    frequency, shares = known_frequency()
-    places = (frequency / 0.1).astype(int)
-    binned = np.bincount(places, shares)
-    print("oscillator: shares of frequencies, for tenth with 1 % or more")
-    print([f"{k / 10:.1f}: {p:.3f}" for k, p in enumerate(binned) if p >= 0.01])
-
-
-if __name__ == "__main__":
-    main()

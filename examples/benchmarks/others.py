@@ -1,6 +1,6 @@
 """Samplers of other packages at a budget of evaluations: one function for each, used by others.
 
-A function takes its name and a `Problem` of evaluations.py, and returns a run: what takes the
+A function takes its name and a `Problem` of problems.py, and returns a run: what takes the
 evaluations of each of CHAINS chains, the share of them that is for tuning, and a seed, and returns
 draws after tuning, (chains, n, d) on the unconstrained scale. All start where ours do, but for SMC
 and pocoMC, which start from a prior, and nutpie, which chooses its own starts about the same point.
@@ -15,10 +15,9 @@ from io import StringIO
 
 import numpy as np
 import pymc as pm
-from dispersed import quiet
+from benchmark import CHAINS, costs
 from scipy.stats import norm
 
-CHAINS = 4
 LEAST_TUNING = 5
 """Draws of tuning at least."""
 
@@ -50,14 +49,14 @@ def planned(go):
     `go` returns the draws after tuning (chains, draws, d), and what each draw cost, tuning first,
     (chains, tune + draws). What goes beyond the budget is cut off.
     """
-    _, costs = go(PILOT, PILOT, PILOT_SEED)
-    tuning, drawing = costs[:, :PILOT].mean(), costs[:, PILOT:].mean()
+    _, spent = go(PILOT, PILOT, PILOT_SEED)
+    tuning, drawing = spent[:, :PILOT].mean(), spent[:, PILOT:].mean()
 
     def run(each, share, seed):
         tune = max(LEAST_TUNING, round(share * each / tuning))
         draws = max(1, round((1 - share) * each / drawing))
-        x, costs = go(tune, draws, seed)
-        n = np.count_nonzero(np.cumsum(costs.sum(axis=0)) <= CHAINS * each)
+        x, spent = go(tune, draws, seed)
+        n = np.count_nonzero(np.cumsum(spent.sum(axis=0)) <= CHAINS * each)
         return x[:, : max(0, n - tune)]
 
     return run
@@ -74,24 +73,21 @@ def step_of_pymc(cls, cost, sampler, problem):
 
     def go(tune, draws, seed):
         step.sampling_state = deepcopy(fresh)
-        with quiet():
-            dt = pm.sample(
-                draws,
-                tune=tune,
-                step=step,
-                model=problem.model,
-                chains=CHAINS,
-                cores=1,
-                initvals=problem.initvals(seed),
-                random_seed=seed,
-                progressbar=False,
-                compute_convergence_checks=False,
-                discard_tuned_samples=False,
-                idata_kwargs={"include_transformed": True},
-            )
-        groups = (dt["warmup_sample_stats"], dt["sample_stats"])
-        costs = np.concatenate([cost(group, problem) for group in groups], axis=1)
-        return problem.coordinates(dt["posterior"]), costs
+        dt = pm.sample(
+            draws,
+            tune=tune,
+            step=step,
+            model=problem.model,
+            chains=CHAINS,
+            cores=1,
+            initvals=problem.initvals(seed),
+            random_seed=seed,
+            progressbar=False,
+            compute_convergence_checks=False,
+            discard_tuned_samples=False,
+            idata_kwargs={"include_transformed": True},
+        )
+        return problem.coordinates(dt["posterior"]), costs(dt, lambda group: cost(group, problem))
 
     return planned(go)
 
@@ -157,9 +153,8 @@ def nutpie(adaptation, sampler, problem):
             save_warmup=True,
             adaptation=adaptation,
         )
-        groups = (dt["warmup_sample_stats"], dt["sample_stats"])
-        costs = np.concatenate([group["n_steps"].values for group in groups], axis=1)
-        return dt["sample_stats"]["unconstrained_draw"].values, costs
+        spent = costs(dt, lambda group: group["n_steps"].values)
+        return dt["sample_stats"]["unconstrained_draw"].values, spent
 
     return planned(go)
 
@@ -198,8 +193,8 @@ def blackjax(sampler, problem):
         keys = jax.random.split(jax.random.key(seed), CHAINS)
         starts = problem.starts(CHAINS, seed)
         chains = [chain(*both, tune, draws) for both in zip(keys, starts, strict=True)]
-        x, costs = zip(*chains, strict=True)
-        return np.array(x), np.array(costs)
+        x, spent = zip(*chains, strict=True)
+        return np.array(x), np.array(spent)
 
     return planned(go)
 
@@ -326,17 +321,16 @@ def fitted(problem, start, budget, seed, **known):
 
     size = problem.case.jitter
     try:
-        with quiet():
-            vbmc = VBMC(
-                problem.logp,
-                start,
-                plausible_lower_bounds=start - size,
-                plausible_upper_bounds=start + size,
-                options={"max_fun_evals": budget, "display": "off"},
-                seed=seed,
-                **known,
-            )
-            return vbmc.optimize()
+        vbmc = VBMC(
+            problem.logp,
+            start,
+            plausible_lower_bounds=start - size,
+            plausible_upper_bounds=start + size,
+            options={"max_fun_evals": budget, "display": "off"},
+            seed=seed,
+            **known,
+        )
+        return vbmc.optimize()
     except (ValueError, FloatingPointError, np.linalg.LinAlgError) as error:
         print(f"PyVBMC of {problem.name}, seed {seed}: {error!r}", file=sys.stderr)
         return None

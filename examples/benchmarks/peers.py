@@ -1,23 +1,19 @@
 """Ours beside the samplers of other packages: at equal numbers of evaluations, and per second.
 
-    python examples/benchmarks/peers.py [--cases AR5,banana] [--samplers emcee,zeus]
-        [--budgets 1000,10000,100000,200000] [--seeds 8] [--limit 60] [--cache DIRECTORY]
-    python examples/benchmarks/peers.py --table     write the tables of docs/peers.md, and a picture
+    python examples/benchmarks/peers.py [--cases AR5 banana] [--samplers emcee zeus]
+        [--budgets 1000 10000 100000 200000] [--seeds 8] [--limit 60]
 
 others.py has the other samplers, evaluations.py says what is counted and what effective draws are.
 `pip install pymc-kameleon[peers]` installs what there is to compare with; what is not installed is
-left out. A row of peers.json is the runs of one sampler on one case with one budget; it is added
-as soon as these have ended, and what is in there is not run again. Where the seeds do not end
-within the limit, in seconds of a processor, the row is of those that did, and of none if fewer
+left out. A row of peers.json is the runs of one sampler on one case with one budget. Where the
+seeds do not end within the limit, in seconds of a processor, the row is of those that did, and of
+none if fewer
 than three. Seconds are those of a processor, so other work on the machine hardly counts; the
 log-density and the step were compiled before, and what the sampler prepares for each run is in.
 """
 
-import argparse
-import tempfile
 import time
-import warnings
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -25,23 +21,12 @@ import numpy as np
 import pictures
 import pymc as pm
 import pytensor.tensor as pt
-from dispersed import quiet
-from evaluations import (
-    BANANA,
-    Case,
-    Moments,
-    Problem,
-    banana_moments,
-    found,
-    installed,
-    known_moments,
-    ours,
-)
-from evaluations import CASES as OTHER_CASES
-from others import BY_LENGTH, CHAINS, SAMPLERS, WITH_GRADIENT, planned
-from pages import DOCS, load, save, spaced, write
-
-import pymc_kameleon as pk
+from benchmark import CHAINS, DOCS, costs, grouped, main, sample, sampler_class, spaced
+from benchmark import table as table_of
+from evaluations import found, is_installed, ours
+from others import BY_LENGTH, SAMPLERS, WITH_GRADIENT, planned
+from problems import BANANA, Case, Problem, banana_moments, exact, known_moments
+from problems import CASES as OTHER_CASES
 
 FILE = Path(__file__).with_suffix(".json")
 PICTURE = DOCS / "images" / "peers.png"
@@ -55,53 +40,39 @@ SHARE = 0.4
 SEEDS, LEAST_SEEDS = 8, 3
 
 
-def main():
-    """Run what is asked for and is not in the file yet, or write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--samplers", default=",".join(ALL))
-    parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--budgets", default=",".join(map(str, BUDGETS)))
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of each")
-    parser.add_argument("--limit", type=float, default=60, help="seconds of a row")
-    parser.add_argument("--cache", type=Path, help="directory of the references")
-    parser.add_argument("--table", action="store_true", help="write the page and its picture")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if options.table:
-        rows = load(FILE)
-        write(tables(rows))
-        draw(rows, PICTURE)
-        return
-    cache = options.cache or Path(tempfile.gettempdir()) / "kameleon-references"
-    budgets = [int(budget) for budget in options.budgets.split(",")]
-    samplers = installed(options.samplers.split(","))
-    for name in options.cases.split(","):
-        add_rows(name, samplers, budgets, options.seeds, options.limit, cache)
+def plan(options):
+    """Yield the rows of all samplers whose package is here, a case after the other."""
+    for case in CASES:
+        for sampler in filter(is_installed, ALL):
+            for budget in BUDGETS:
+                what = {"case": case, "of": sampler, "evaluations": budget}
+                yield what, partial(measure, case, sampler, budget, options.seeds, options.limit)
 
 
-def add_rows(name, samplers, budgets, seeds, limit, cache):
-    """Add the rows of a case that are not there yet."""
-    done = {(row["case"], row["of"], row["evaluations"]) for row in load(FILE)}
-    problem = known = None
-    for sampler in samplers:
-        left = [budget for budget in budgets if (name, sampler, budget) not in done]
-        if not left:
-            continue
-        problem = problem or Problem(name, CASES[name])
-        known = known or known_moments(problem, cache)
-        run = None
-        for budget in left:
-            try:
-                run = run or ALL[sampler](sampler, problem)
-                compiling = budget if sampler in BY_LENGTH else min(budget, 1000)
-                run(compiling // CHAINS, SHARE, seeds)  # is not timed
-                new = measured(run, known, budget, seeds, limit)
-            except Exception as error:  # of any package: the row says so
-                new = {"": {"failed": f"{type(error).__name__}: {error}"[:80]}}
-            for kind, values in new.items():
-                row = {"case": name, "d": problem.d, "sampler": kind or sampler, "of": sampler}
-                print(row | {"evaluations": budget} | values, flush=True)
-                save(FILE, [*load(FILE), row | {"evaluations": budget} | values])
+@lru_cache(1)
+def problem_of(case):
+    """Return a problem, compiled once, and what is known of it."""
+    problem = Problem(case, CASES[case])
+    return problem, known_moments(problem)
+
+
+@lru_cache(1)
+def run_of(case, sampler):
+    """Return what runs a sampler."""
+    return ALL[sampler](sampler, problem_of(case)[0])
+
+
+def measure(case, sampler, budget, seeds, limit):
+    """Return rows of what the runs are worth, one for each kind of estimate."""
+    problem, known = problem_of(case)
+    try:
+        run = run_of(case, sampler)
+        compiling = budget if sampler in BY_LENGTH else min(budget, 1000)
+        run(compiling // CHAINS, SHARE, seeds)  # is not timed
+        new = measured(run, known, budget, seeds, limit)
+    except Exception as error:  # of any package: the row says so
+        new = {"": {"failed": f"{type(error).__name__}: {error}"[:80]}}
+    return [{"d": problem.d, "sampler": kind or sampler} | values for kind, values in new.items()]
 
 
 def measured(run, known, budget, seeds, limit):
@@ -129,26 +100,13 @@ def measured(run, known, budget, seeds, limit):
 
 def ours_planned(sampler, problem):
     """Return a run of one of ours whose transitions cost more than one evaluation."""
-    step = getattr(pk, sampler)(model=problem.model, steps_per_draw=1)
+    step = sampler_class(sampler)(model=problem.model, steps_per_draw=1)
 
     def go(tune, draws, seed):
-        with quiet():
-            dt = pk.sample(
-                draws,
-                tune=tune,
-                step=step,
-                model=problem.model,
-                chains=CHAINS,
-                cores=1,
-                initvals=problem.initvals(seed),
-                random_seed=seed,
-                progressbar=False,
-                compute_convergence_checks=False,
-                idata_kwargs={"include_transformed": True},
-            )
-        groups = (dt["warmup_sample_stats"], dt["sample_stats"])
-        costs = np.concatenate([group["n_logp"].values for group in groups], axis=1)
-        return problem.coordinates(dt["posterior"]), costs
+        starts = problem.initvals(seed)
+        dt = sample(step, draws, tune=tune, initvals=starts, random_seed=seed)
+        spent = costs(dt, lambda group: group["n_logp"].values)
+        return problem.coordinates(dt["posterior"]), spent
 
     return planned(go)
 
@@ -180,7 +138,7 @@ def target(log_density, d, sd):
 
 
 def banana(x):
-    """Return the log-density of evaluations.py's."""
+    """Return the log-density of problems.py's."""
     straight = x[1] - BANANA.b * (x[0] ** 2 - BANANA.v)
     return -(x[0] ** 2 / BANANA.v + straight**2 + pt.sum(x[2:] ** 2)) / 2
 
@@ -229,12 +187,6 @@ def two_modes_moments(problem):
     return exact(WEIGHTS @ m, WEIGHTS @ (m**2 + 1), WEIGHTS @ (m**4 + 6 * m**2 + 3))
 
 
-def exact(mean, second, fourth):
-    """Return the Moments from those of x about 0, each (d,)."""
-    sd = np.sqrt(np.concatenate([second - mean**2, fourth - second**2]))
-    return Moments(np.concatenate([mean, second]), sd, np.full(2 * mean.size, np.inf))
-
-
 CASES = {
     **{name: OTHER_CASES[name] for name in ("AR5", "schools", "GARCH")},
     "banana": Case(partial(target, banana, BANANA.d, 20.0), banana_moments),
@@ -263,10 +215,11 @@ anywhere has to be among them, or a variant of it."""
 
 def tables(rows):
     """Return the tables of the pages."""
-    budgets = {budget: [row for row in rows if row["evaluations"] == budget] for budget in BUDGETS}
+    budgets = grouped(rows, "evaluations")
     small = [row for row in budgets[SHOWN] if row["sampler"] in SHORT_SAMPLERS]
     made = {"summary": table(small, worst, SHORT)}
-    for budget, own in budgets.items():
+    for budget in BUDGETS:
+        own = budgets[budget]
         run = {row["case"] for row in own}
         cases = [case for case in CASES if case in run]
         made[f"worst at {budget}"] = table(own, worst, cases)
@@ -287,7 +240,7 @@ def table(rows, cell, cases):
         case: max((cell(r) for r in rows if r["case"] == case and is_free(r["sampler"])), default=0)
         for case in cases
     }
-    lines = [f"| sampler | gradient | {' | '.join(cases)} |", "|---" * (2 + len(cases)) + "|"]
+    lines = []
     for sampler in in_order(rows):
         cells = [label(sampler), "no" if is_free(sampler) else "yes"]
         for case in cases:
@@ -295,8 +248,8 @@ def table(rows, cell, cases):
             text = "" if row is None else written(row, cell(row))
             is_best = row is not None and is_free(sampler) and cell(row) == best[case]
             cells.append(f"**{text}**" if is_best else text)
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
+        lines.append(cells)
+    return table_of(["sampler", "gradient", *cases], lines)
 
 
 def in_order(rows):
@@ -316,8 +269,6 @@ def label(sampler):
     """Return the name of a sampler as the page has it; ours say so."""
     if sampler == "corrected":
         return "SurrogateMetropolis, [corrected averages](estimates.md)"
-    if sampler == "surrogates":
-        return "SurrogateMetropolis, [draws of its surrogates](estimates.md)"
     own = {"emcee": "emcee stretch", "nutpie": "nutpie diagonal", "PINTS": "PINTS adaptive"}
     return f"`pk.{sampler}`" if sampler in OURS else own.get(sampler, sampler)
 
@@ -356,7 +307,7 @@ def failures(rows):
     ] or ["None failed."]
 
 
-def draw(rows, path):
+def draw(rows):
     """Draw the effective draws of the worst quantity, a panel for each case.
 
     Bars are 90 % confidence intervals of one quantity's, given so many runs.
@@ -386,7 +337,7 @@ def draw(rows, path):
     for group, style in STYLES.items():
         axes[0].errorbar([], [], xerr=[], label=group, **style)
     figure.legend(loc="outside upper center", ncols=len(STYLES), frameon=False)
-    figure.savefig(path, dpi=200)  # twice the pixels that it is shown with
+    figure.savefig(PICTURE, dpi=200)  # twice the pixels that it is shown with
 
 
 def plain(sampler):
@@ -402,5 +353,11 @@ STYLES = {
     "others, with a gradient": {"marker": "s", "color": "C0", "mfc": "white", **PLAIN},
 }
 
+
+def add_options(parser):
+    """Add the option of this script."""
+    parser.add_argument("--limit", type=float, default=60, help="seconds of a row")
+
+
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=SEEDS, draw=draw, add_options=add_options)

@@ -4,8 +4,7 @@
 
 Writes a table of docs/surrogate_results.md: least bulk ESS of x and x², on the unconstrained scale,
 per second of the processor in a run of four chains with default arguments, tuning included and
-compilation not; median of three seeds. It needs nutpie (pip install nutpie). Each row is added to
-per_second.json as it ends; what is in there is not run again.
+compilation not; median of three seeds. It needs nutpie (pip install nutpie).
 """
 
 import time
@@ -13,41 +12,39 @@ from functools import cache, partial
 from pathlib import Path
 from statistics import median
 
-import arviz as az
-from dispersed import quiet, with_squares
-from evaluations import NAMES, Problem
-from pages import measured, table, three_digits, write
-
-import pymc_kameleon as pk
+from benchmark import (
+    each,
+    grouped,
+    least_ess,
+    main,
+    sample,
+    sampler_class,
+    table,
+    three_digits,
+    with_squares,
+)
+from problems import NAMES, Problem
 
 FILE = Path(__file__).with_suffix(".json")
 CASES = ("AR5", "interaction", "log regression", "flat priors", "precise", "GARCH")
 """Those that are nearly normal."""
 DRAWS, SEEDS = 5000, (1, 2, 3)
-RUN = {"chains": 4, "cores": 1}
 
 
-def main():
-    """Run what is not in the file yet, and write the page."""
-    write(tables(measured(FILE, plan())))
+def plan(options):
+    """Return what is to be run."""
+    return each(rate, case=CASES, sampler=SAMPLERS)
 
 
-def plan():
-    """Return what is measured, and how."""
-    for case in CASES:
-        for sampler, run in SAMPLERS.items():
-            yield {"case": case, "sampler": sampler}, partial(rate, case, run)
-
-
-def rate(case, run):
-    """Return d, and the median ESS per second of run(problem, seed)."""
-    problem, rates = problem_of(case), []
+def rate(case, sampler):
+    """Return d, and the median ESS per second of a sampler's runs."""
+    problem, rates, run = problem_of(case), [], SAMPLERS[sampler]
     run(problem, 0)  # compiles what is compiled once
     for seed in SEEDS:
         began = time.process_time()
         dt = run(problem, seed)
         seconds = time.process_time() - began
-        rates.append(float(az.ess(with_squares(draws(problem, dt)))["x"].min()) / seconds)
+        rates.append(least_ess(with_squares(draws(problem, dt))) / seconds)
     return {"d": problem.d, "ess_per_second": round(median(rates), 1)}
 
 
@@ -59,24 +56,13 @@ def problem_of(case):
 
 def ours(name, problem, seed):
     """Sample by pk.sample."""
-    step = step_of(name, problem)
-    with quiet():
-        return pk.sample(
-            DRAWS,
-            step=step,
-            model=problem.model,
-            random_seed=seed,
-            progressbar=False,
-            compute_convergence_checks=False,
-            idata_kwargs={"include_transformed": True},
-            **RUN,
-        )
+    return sample(step_of(name, problem), DRAWS, random_seed=seed)
 
 
 @cache
 def step_of(name, problem):
     """Return a step, compiled once."""
-    return getattr(pk, name)(model=problem.model)
+    return sampler_class(name)(model=problem.model)
 
 
 def theirs(adaptation, problem, seed):
@@ -90,7 +76,8 @@ def theirs(adaptation, problem, seed):
         progress_bar=False,
         store_unconstrained=True,
         adaptation=adaptation,
-        **RUN,
+        chains=4,
+        cores=1,
     )
 
 
@@ -119,18 +106,14 @@ SAMPLERS = {
 
 def tables(rows):
     """Return the table of the page."""
-    found = {(row["case"], row["sampler"]): row for row in rows}
-    lines = [
-        (
-            NAMES.get(case, case),
-            found[case, "GAM"]["d"],
-            *(three_digits(found[case, name]["ess_per_second"]) for name in SAMPLERS),
-        )
-        for case in CASES
-    ]
+    found, lines = grouped(rows, "case", "sampler"), []
+    for case in CASES:
+        own = [found[case, sampler][0] for sampler in SAMPLERS]
+        rates = [three_digits(row["ess_per_second"]) for row in own]
+        lines.append([NAMES.get(case, case), own[0]["d"], *rates])
     titles = ["posterior", "d", *SAMPLERS]
     return {"surrogate_results.md": {"effective draws per second": table(titles, lines)}}
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables)

@@ -2,7 +2,7 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
-from pages import DOCS
+from benchmark import DOCS
 from scipy.stats import chi2
 
 STYLE = DOCS / "matplotlibrc"

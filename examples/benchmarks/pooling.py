@@ -3,22 +3,28 @@
     python examples/benchmarks/pooling.py    a quarter of an hour
 
 Transitions of tuning of each chain until the ESS per transition is 80 % of its final value; three
-runs from dispersed starts for each length. Each row is added to pooling.json as it ends; what is
-in there is not run again.
+runs from dispersed starts for each length.
 """
 
-import warnings
-from functools import partial
 from pathlib import Path
 from statistics import median
 
-import arviz as az
 import numpy as np
-from dispersed import CHAINS, parameters, quiet, run, with_squares
-from pages import measured, spaced, table, three_digits, write
+from benchmark import (
+    CHAINS,
+    each,
+    grouped,
+    least_ess,
+    main,
+    parameters,
+    sample,
+    sampler_class,
+    spaced,
+    table,
+    three_digits,
+    with_squares,
+)
 from posteriors import POSTERIORS
-
-import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
 SEEDS = (0, 1, 2)
@@ -36,84 +42,80 @@ share of the ESS after these that is enough."""
 MORE = f"> {spaced(LONG)}"
 
 
-def main():
-    """Run what is not in the file yet, and write the page."""
-    warnings.simplefilter("ignore")
-    write(tables(measured(FILE, plan())))
+def plan(options):
+    """Yield what is to be run."""
+    for case, samplers in SAMPLERS.items():
+        yield from each(measure, case=[case], sampler=samplers)
 
 
-def plan():
-    """Yield what rows are of, and what measures them."""
-    for name, samplers in SAMPLERS.items():
-        for sampler in samplers:
-            yield {"posterior": name, "sampler": sampler}, partial(measure, name, sampler)
-
-
-def measure(name, sampler):
+def measure(case, sampler):
     """Return the final ESS per transition, and the tuning that suffices unless it is > LONG."""
-    step = getattr(pk, sampler)(model=POSTERIORS[name]())
-    final = rate(step, CHAINS, False, LONGEST)
+    kind, model = sampler_class(sampler), POSTERIORS[case]()
+    step, alone = kind(model=model), kind(model=model)
+    if kind.learns_together:
+        alone = kind(model=model, pool_tuning=False)
+    final = rate(alone, CHAINS, LONGEST)
     enough = {}
     for title, (chains, pool) in COLUMNS.items():
         if step.learns_together or not pool:
-            n = shortest(step, chains, pool, ENOUGH * final)
+            n = shortest(step if pool else alone, chains, ENOUGH * final)
         if n < np.inf:
             enough[title] = round(n)
     return {"final": round(float(final), 5)} | enough
 
 
-def shortest(step, chains, pool, enough):
+def shortest(step, chains, enough):
     """Return the tuning from which on the rates are enough, inf if LONG is too short.
 
     From LONG it is halved until they are not; of the last two, and one in between, logarithms are
     interpolated.
     """
     n, good = LONG, None
-    while (found := rate(step, chains, pool, n)) >= enough:
+    while (found := rate(step, chains, n)) >= enough:
         if n < 20:
             return n
         n, good = n // 2, found
     if good is None:
         return np.inf
     lengths = np.array([n, n * 2**0.5, 2 * n])
-    rates = [found, rate(step, chains, pool, round(lengths[1])), good]
+    rates = [found, rate(step, chains, round(lengths[1])), good]
     k = 0 if rates[1] >= enough else 1
     part = slice(k, k + 2)
     return np.exp(np.interp(enough, rates[part], np.log(lengths[part])))
 
 
-def rate(step, chains, pool, n_tune, draws=3000):
+def rate(step, chains, n_tune, draws=3000):
     """Return the ESS per transition of what was learned: of chains the mean, of seeds the median.
 
     That of each chain by itself, frozen, without its first draws, which may be on the way.
     """
     tune, rates = -(-n_tune // step.steps_per_draw), []
-    options = {"chains": chains, "tune": tune, "compute_convergence_checks": False}
     for seed in SEEDS:
-        with quiet():
-            dt = run(step, seed, draws=draws, **options, pool_tuning=pool)
+        dt = sample(step, draws, tune=tune, chains=chains, random_seed=seed)
         x = parameters(step.model, dt)[:, draws // 5 :]
-        rates.append(np.mean([least_ess(chain) for chain in x]) / step.steps_per_draw)
+        rates.append(np.mean([ess_of(chain) for chain in x]) / step.steps_per_draw)
     return median(rates)
 
 
-def least_ess(x):
+def ess_of(x):
     """Return the least ESS of the draws (n, d) of a chain and of their squares, over n."""
     if (np.ptp(x, axis=0) == 0).any():  # ArviZ takes what never moved for independent
         return 0.0
-    return float(az.ess(with_squares(x[None]))["x"].min()) / len(x)
+    return least_ess(with_squares(x[None])) / len(x)
 
 
 def tables(rows):
     """Return the tables of the page."""
-    found = {name: [] for name in SAMPLERS}
-    for row in rows:
-        unit = ", in sweeps" if row["sampler"] == "CMTM" else ""
-        cells = [three_digits(row[title]) if title in row else MORE for title in COLUMNS]
-        found[row["posterior"]].append([row["sampler"] + unit, *cells])
-    titles = ["sampler", *COLUMNS]
-    return {"adaptation.md": {name: table(titles, cells) for name, cells in found.items()}}
+    titles, found = ["sampler", *COLUMNS], {}
+    for case, own in grouped(rows, "case").items():
+        lines = []
+        for row in own:
+            unit = ", in sweeps" if row["sampler"] == "CMTM" else ""
+            cells = [three_digits(row[title]) if title in row else MORE for title in COLUMNS]
+            lines.append([row["sampler"] + unit, *cells])
+        found[case] = table(titles, lines)
+    return {"adaptation.md": found}
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables)

@@ -2,16 +2,11 @@
 
 Each function returns a PyMC model, with priors as users write them, in the units of the data. The
 data are simulated with a fixed seed, or typed in. ``POSTERIORS`` has all of them by name.
-
-    python examples/benchmarks/posteriors.py
-
-prints for each how many parameters it has, and how long an evaluation of the log-density takes.
 """
 
 import sys
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 import pymc as pm
@@ -339,24 +334,3 @@ POSTERIORS = {
     "latent process": latent_process,
     "process": process,
 }
-
-FUNNELS = ("centred schools",)
-"""Of which no walk with one covariance sees the neck."""
-
-
-def main():
-    """Print dimensions and costs."""
-    for name, build in POSTERIORS.items():
-        model = build()
-        point = model.initial_point()
-        logp = model.compile_logp()
-        logp(point)
-        start = perf_counter()
-        for _ in range(1000):
-            logp(point)
-        d = sum(np.size(value) for value in point.values())
-        print(f"{name:<20}{d:4}{1e3 * (perf_counter() - start):8.1f} µs", flush=True)
-
-
-if __name__ == "__main__":
-    main()

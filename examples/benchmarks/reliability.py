@@ -1,36 +1,41 @@
 """Which samplers are right with default arguments, which say that they are not, and which do not.
 
-    python examples/benchmarks/reliability.py [--samplers GAM,KAM] [--cases AR5,GARCH] [--seeds 1]
-    python examples/benchmarks/reliability.py --table     write the tables of docs/reliability.md
+    python examples/benchmarks/reliability.py [--samplers GAM KAM] [--cases AR5 GARCH] [--seeds 1]
 
 A run is `pk.sample(step=...)` with all its defaults: four chains from dispersed starts. Its means
 of every x_k and x_k², on the unconstrained scale, are compared with exact quadrature, or a long
-run of PyMC's NUTS. What is known, and what each run gave, is in reliability.json, to which each
-run is added as it ends; what is in there is not run again.
+run of PyMC's NUTS. A table of docs/reliability.md has what each run gave.
 """
 
-import argparse
-import json
 import logging
 import time
-import warnings
 from collections import Counter
-from datetime import date
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import arviz as az
 import numpy as np
 import pymc as pm
-from dispersed import quiet
-from evaluations import Case, Moments, Problem, both, from_draws
+from benchmark import (
+    both,
+    each,
+    grouped,
+    largest_rhat,
+    least_ess,
+    load,
+    main,
+    quiet,
+    sample,
+    sampler_class,
+    table,
+)
+from exact_averages import by_quadrature
 from posteriors import POSTERIORS
+from problems import Case, Problem, from_draws
 
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
-PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
-
 ERRORS, SMALL = 4.0, 0.1
 """A mean is wrong if it is off by more than so many standard errors and standard deviations."""
 
@@ -41,63 +46,34 @@ SAMPLERS = [cls.__name__ for cls in pk.samplers.SAMPLERS if cls is not pk.Emulat
 """Those of any model: EmulatorMetropolis needs a black box that returns predictions."""
 
 
-def main():
-    """Run what is asked for and is not in the file yet, or write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--samplers", default=",".join(SAMPLERS))
-    parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--seeds", type=int, default=1, help="runs of each")
-    parser.add_argument("--table", action="store_true", help="write docs/reliability.md")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    found = json.loads(FILE.read_text()) if FILE.exists() else {"known": {}, "runs": []}
-    if options.table:
-        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
-        return
-    for name in options.cases.split(","):
-        add_runs(found, name, options.samplers.split(","), range(options.seeds))
+def plan(options):
+    """Yield what is known, and the runs."""
+    yield from each(known_of, case=CASES, sampler=["known"])
+    yield from each(run, case=CASES, sampler=SAMPLERS, seed=range(options.seeds))
 
 
-def add_runs(found, name, samplers, seeds):
-    """Add the runs of a case that are not there yet."""
-    done = {(run["case"], run["sampler"], run["seed"]) for run in found["runs"]}
-    left = [(s, seed) for s in samplers for seed in seeds if (name, s, seed) not in done]
-    if not left:
-        return
-    problem = Problem(name, CASES[name])
-    if name not in found["known"]:
-        found["known"][name] = known_of(problem)
-        save(found)
-    for sampler, seed in left:
-        step = getattr(pk, sampler)(model=problem.model)
-        run = {"case": name, "sampler": sampler, "seed": seed, "date": str(date.today())}
-        found["runs"].append(run | verdict(problem, step, seed, found["known"][name]))
-        save(found)
-        print(found["runs"][-1], flush=True)
+@lru_cache(1)
+def problem_of(case):
+    """Return a problem, compiled once."""
+    return Problem(case, CASES[case])
 
 
-def save(found):
-    """Write the file, at one blow."""
-    new = FILE.with_suffix(".new")
-    new.write_text(json.dumps(found, indent=1) + "\n")
-    new.replace(FILE)
+@lru_cache(1)
+def step_of(case, sampler):
+    """Return a step, compiled once."""
+    return sampler_class(sampler)(model=problem_of(case).model)
 
 
 # ---- a run --------------------------------------------------------------------------------------
 
 
-def verdict(problem, step, seed, known):
+def run(case, sampler, seed):
     """Run once, and say what is wrong, and what the run said."""
+    problem, step = problem_of(case), step_of(case, sampler)
+    [known] = grouped(load(FILE), "case", "sampler")[case, "known"]
     began = time.perf_counter()
     with quiet(logging.INFO) as records:
-        dt = pk.sample(
-            step=step,
-            model=problem.model,
-            random_seed=seed,
-            cores=1,
-            progressbar=False,
-            idata_kwargs={"include_transformed": True},
-        )
+        dt = sample(step, random_seed=seed, compute_convergence_checks=True)
     seconds = time.perf_counter() - began
     x = both(problem.coordinates(dt["posterior"]))
     tree = az.convert_to_datatree({"x": x})
@@ -113,8 +89,8 @@ def verdict(problem, step, seed, known):
         "worst": quantities(problem)[k],
         "error": round(float(error[k]), 3),
         "z": round(float(z[k]), 1),
-        "rhat": round(float(az.rhat(tree)["x"].max()), 3),
-        "ess": round(float(az.ess(tree)["x"].min())),
+        "rhat": round(largest_rhat(x), 3),
+        "ess": round(least_ess(x)),
         "seconds": round(seconds, 1),
     }
 
@@ -140,8 +116,9 @@ def quantities(problem):
 # ---- what is known ------------------------------------------------------------------------------
 
 
-def known_of(problem):
+def known_of(case):
     """Return means, standard deviations and standard errors of x_k and x_k², and how."""
+    problem = problem_of(case)
     moments = problem.case.known(problem)
     return {
         "mean": moments.mean.tolist(),
@@ -154,73 +131,25 @@ def known_of(problem):
 
 def long_nuts(problem):
     """Return the moments of a long run of PyMC's NUTS, which has to have converged."""
-    with quiet():
-        dt = pm.sample(
-            **NUTS,
-            model=problem.model,
-            target_accept=0.95,
-            progressbar=False,
-            nuts_sampler="pymc",
-            idata_kwargs={"include_transformed": True},
-        )
+    dt = pm.sample(
+        **NUTS,
+        model=problem.model,
+        target_accept=0.95,
+        progressbar=False,
+        nuts_sampler="pymc",
+        idata_kwargs={"include_transformed": True},
+    )
     x = problem.coordinates(dt["posterior"])
-    rhat = float(az.rhat(az.convert_to_datatree({"x": both(x)}))["x"].max())
+    rhat = largest_rhat(both(x))
     diverging = int(dt["sample_stats"]["diverging"].sum())
     print(f"{problem.name}: R-hat {rhat:.4f}, {diverging} divergences", flush=True)
     assert rhat < 1.01
     return from_draws(x)
 
 
-def quadrature(problem, given=("sigma_log__",), to=None, within=(-14, 12)):
-    """Return the exact moments where all but the `given` coordinates are normal, given those.
-
-    `given` are names of one or two value variables that are numbers. `to` returns a matrix by which
-    the others are multiplied. `within` is where to look for the `given`.
-    """
-    own = np.concatenate(
-        [np.full(value.size, name in given) for name, value in problem.initial.items()]
-    )
-    logp, gradient = problem.model.compile_logp(), problem.model.compile_dlogp()
-    eye = np.eye(problem.d)[~own]
-
-    def slope(x):
-        return gradient(problem.unraveled(x))[~own]
-
-    def conditional(values):
-        """Return the log marginal density of the given values, and mean and covariance."""
-        x = np.zeros(problem.d)
-        x[own] = values
-        for _ in range(2):  # the second one takes back what the first one rounds
-            here = slope(x)
-            precision = here - np.array([slope(x + e) for e in eye])
-            x[~own] += np.linalg.solve(precision, here)
-        log_density = logp(problem.unraveled(x)) - np.linalg.slogdet(precision)[1] / 2
-        a = np.eye(len(eye)) if to is None else to(values)
-        return log_density, a @ x[~own], np.diag(a @ np.linalg.inv(precision) @ a.T)
-
-    points, log_w, means, variances = grid(conditional, [within] * len(given))
-    w = np.exp(log_w - log_w.max())
-    w /= w.sum()
-    m, v = np.zeros((2, len(w), problem.d))
-    m[:, own], m[:, ~own], v[:, ~own] = points, means, variances
-    first, second, fourth = w @ m, w @ (m**2 + v), w @ (m**4 + 6 * m**2 * v + 3 * v**2)
-    mean, squares = np.concatenate([first, second]), np.concatenate([second, fourth])
-    return Moments(mean, np.sqrt(squares - mean**2), np.full(mean.size, np.inf))
-
-
-def grid(conditional, ends, n=(600, 60), rounds=5, depth=30):
-    """Return points (m, k) where the density is not negligible, and what is known there.
-
-    Each round looks at where the last one has found it, with as many points.
-    """
-    for _ in range(rounds):
-        axes = [np.linspace(*pair, n[len(ends) - 1]) for pair in ends]
-        points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(ends))
-        log_w, means, variances = map(np.array, zip(*map(conditional, points), strict=True))
-        high = points[log_w > log_w.max() - depth]
-        step = np.array([axis[1] - axis[0] for axis in axes])
-        ends = np.stack([high.min(axis=0) - step, high.max(axis=0) + step], axis=1)
-    return points, log_w, means, variances
+def quadrature(problem, **options):
+    """Return the exact moments where all but one or two coordinates are normal, given those."""
+    return by_quadrature(problem, **options).moments()
 
 
 def centred_schools(problem):
@@ -231,7 +160,7 @@ def centred_schools(problem):
         a[:, 0] = 1.0
         return a
 
-    return quadrature(Problem("schools"), ["tau_log__"], to)
+    return quadrature(Problem("schools"), given=("tau_log__",), to=to)
 
 
 CASES = {
@@ -264,14 +193,6 @@ CASES = {
 # ---- the page -----------------------------------------------------------------------------------
 
 
-def with_tables(text, found):
-    """Return the text of the page with the tables as they should be."""
-    begin, end = "<!-- tables -->\n", "<!-- end -->"
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    return before + begin + "\n".join(tables(found)) + "\n" + end + after
-
-
 RIGHT, RIGHT_TOLD = "right", "right, with a warning"
 TOLD, SILENT = "wrong, with a warning", "wrong without a warning"
 SIGNS = {RIGHT: "+", RIGHT_TOLD: "(+)", TOLD: "–", SILENT: "**S**"}
@@ -284,43 +205,44 @@ def outcome(run):
     return TOLD if run["told"] else SILENT
 
 
-def tables(found):
-    """Return the lines of all tables."""
-    runs, known = found["runs"], found["known"]
-    samplers = SAMPLERS
-    cases = [name for name in CASES if name in known]
-    cells = {}
-    for run in runs:
-        cells.setdefault((run["case"], run["sampler"]), []).append(SIGNS[outcome(run)])
-    counts = {s: Counter(outcome(run) for run in runs if run["sampler"] == s) for s in samplers}
-    dates = sorted(run["date"] for run in runs)
-    when = " to ".join(sorted({dates[0], dates[-1]}))
-    unwarned = [run for run in runs if not run["told"]]
-    furthest = max(abs(run["z"]) for run in unwarned)
-    lines = [
-        f"{len(runs)} runs, {when}. {len(unwarned)} of them gave no warning;",
-        f"the worst mean among these was off by {furthest} standard errors.",
-        "",
+def tables(rows):
+    """Return the tables of the page."""
+    known = {row["case"]: row for row in rows if row["sampler"] == "known"}
+    runs = [row for row in rows if row["sampler"] != "known"]
+    signs = grouped(runs, "case", "sampler")
+    count = {
+        sampler: Counter(map(outcome, own)) for sampler, own in grouped(runs, "sampler").items()
+    }
+    dates = sorted(row["date"] for row in runs)
+    unwarned = [row for row in runs if not row["told"]]
+    silent = [row for row in runs if outcome(row) == SILENT]
+    told = [
+        f"{len(runs)} runs, {' to '.join(sorted({dates[0], dates[-1]}))}. {len(unwarned)} of them "
+        "gave no warning;",
+        f"the worst mean among these was off by {max(abs(row['z']) for row in unwarned)} standard "
+        "errors.",
     ]
-    lines += [f"| sampler | {' | '.join(SIGNS)} |", "|---" * 5 + "|"]
-    for sampler, own in counts.items():
-        lines.append(f"| {sampler} | {' | '.join(str(own[what]) for what in SIGNS)} |")
-    lines += ["", f"| posterior | d | known by | {' | '.join(samplers)} |"]
-    lines.append("|---" * (3 + len(samplers)) + "|")
-    for name in cases:
-        signs = [" ".join(cells.get((name, sampler), [])) for sampler in samplers]
-        row = [name, str(known[name]["d"]), known[name]["how"], *signs]
-        lines.append(f"| {' | '.join(row)} |")
-    silent = [run for run in runs if outcome(run) == SILENT]
-    lines += ["", f"Wrong without a warning: {len(silent) or 'none'}.", ""]
-    if silent:
-        lines += ["| posterior | sampler | seed | worst | off by, in sd | in standard errors |"]
-        lines += ["|---" * 6 + "|"]
-        for run in silent:
-            row = (run[key] for key in ("case", "sampler", "seed", "worst", "error", "z"))
-            lines.append(f"| {' | '.join(map(str, row))} |")
-    return lines
+    by_sampler = table(
+        ["sampler", *SIGNS],
+        [[name, *(count[name][what] for what in SIGNS)] for name in SAMPLERS],
+    )
+    by_case = table(
+        ["posterior", "d", "known by", *SAMPLERS],
+        [
+            [
+                *(case, known[case]["d"], known[case]["how"]),
+                *(" ".join(SIGNS[outcome(row)] for row in signs[case, name]) for name in SAMPLERS),
+            ]
+            for case in CASES
+        ],
+    )
+    titles = ["posterior", "sampler", "seed", "worst", "off by, in sd", "in standard errors"]
+    keys = "case", "sampler", "seed", "worst", "error", "z"
+    wrong = table(titles, [[row[key] for key in keys] for row in silent]) if silent else []
+    how_many = f"Wrong without a warning: {len(silent) or 'none'}."
+    lines = [*told, "", *by_sampler, "", *by_case, "", how_many, "", *wrong]
+    return {"reliability.md": {"tables": lines}}
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=1)

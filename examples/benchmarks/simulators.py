@@ -1,11 +1,8 @@
 """Models whose simulator is a black box, and what is known of their posteriors.
 
-    python examples/benchmarks/simulators.py [--models influenza,heat]
-    python examples/benchmarks/simulators.py --costs
+    python examples/benchmarks/simulators.py [--cases influenza heat]
 
-The first makes the references that are missing in simulators.json. The second prints how many
-parameters each model has, and how long a call of its simulator and an evaluation of its
-log-density take.
+makes the references that are missing in simulators.json.
 
 Each model has one black box: a function that is called through Python, has no gradient, and counts
 its calls. Inside is compiled code of some microseconds. It is smooth and the same at each call, as
@@ -21,23 +18,20 @@ variables, with their means, standard deviations, means of squares and standard 
 squares. `ess` says how well means are known: as by so many independent draws, null if exactly.
 """
 
-import argparse
 import sys
-import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-import arviz as az
 import numba
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from dispersed import quiet
-from evaluations import Case, Problem
-from pages import load, rounded, save, when_and_where
+from benchmark import grouped, largest_rhat, load, main, parameters, quiet, rounded, sample
+from problems import Case, Moments, Problem, from_draws
 from pytensor.graph import Apply, Op
 from pytensor.graph.replace import vectorize_graph
 from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
@@ -199,33 +193,13 @@ epidemic_in_fives = black_box("epidemic_in_fives", outbreak_in_fives, (14,))
 epidemic_with_a_hole = black_box("epidemic_with_a_hole", outbreak_with_a_hole, (14,))
 
 
-def influenza(epidemic, in_bed=IN_BED, prior=(0.0, 1.0)):
+def influenza(epidemic):
     """Return the model of the boarding school, with negative binomial counts."""
     with pm.Model() as model:
-        infection = pm.LogNormal("infection", *prior)
-        recovery = pm.LogNormal("recovery", *prior)
+        infection, recovery = pm.LogNormal("infection"), pm.LogNormal("recovery")
         inverse = pm.Exponential("inverse_dispersion", 5)
-        pm.NegativeBinomial(
-            "in_bed", epidemic(infection, recovery), alpha=1 / inverse, observed=in_bed
-        )
-    return model
-
-
-def influenza_elsewhere(epidemic):
-    """Return the same of another outbreak, simulated."""
-    mean = outbreak(np.array([1.6, 0.45]))
-    in_bed = np.random.default_rng(31).negative_binomial(30, 30 / (30 + mean))
-    return influenza(epidemic, in_bed)
-
-
-def influenza_other_prior(epidemic):
-    """Return the same data with another prior, and Student's t about square roots of counts."""
-    with pm.Model() as model:
-        infection = pm.Gamma("infection", 4, 2)
-        days_ill = pm.Gamma("days_ill", 4, 2)
-        sigma = pm.HalfNormal("sigma", 2)
-        mean = pt.sqrt(epidemic(infection, 1 / days_ill))
-        pm.StudentT("root", nu=4, mu=mean, sigma=sigma, observed=np.sqrt(IN_BED))
+        mean = epidemic(infection, recovery)
+        pm.NegativeBinomial("in_bed", mean, alpha=1 / inverse, observed=IN_BED)
     return model
 
 
@@ -322,20 +296,20 @@ pkmodel_of_all = black_box("pkmodel_of_all", concentrations_of_all, (4, HOURS.si
 TYPICAL = np.array([5.0, 20.0, 3.0, 40.0, 1.2])
 
 
-def measured_concentrations(n, seed, typical=TYPICAL):
+def measured_concentrations(n, seed):
     """Return simulated data of n subjects."""
     rng = np.random.default_rng(seed)
-    own = np.tile(typical, (n, 1))
+    own = np.tile(TYPICAL, (n, 1))
     own[:, :2] *= np.exp(rng.normal(size=(n, 2)) * [0.3, 0.2])
     mean = np.array([concentrations(x) for x in own])
     return mean * np.exp(0.15 * rng.normal(size=mean.shape))
 
 
-def pk_model(of_all, y, sd=1.0, between=0.5):
+def pk_model(of_all, y):
     """Return a hierarchical model, not centred; clearance and first volume vary by subject."""
     with pm.Model() as model:
-        means = pm.Normal("means", np.log([3, 30, 3, 30, 1]), sd, shape=5)
-        between = pm.HalfNormal("between", between, shape=2)
+        means = pm.Normal("means", np.log([3, 30, 3, 30, 1]), 1, shape=5)
+        between = pm.HalfNormal("between", 0.5, shape=2)
         sigma = pm.HalfNormal("sigma", 0.5)
         effects = pm.Normal("effects", shape=(2, len(y)))
         varying = pt.exp(means[:2, None] + between[:, None] * effects)
@@ -358,12 +332,6 @@ def pk_by_subject(solve):
 def pk_in_one_call(solve):
     """Return the same model, with a call for all four."""
     return pk_model(solve, measured_concentrations(4, seed=1))
-
-
-def pk_of_others(solve):
-    """Return a model of six other subjects, with other priors."""
-    data = measured_concentrations(6, seed=2, typical=TYPICAL * [1.2, 0.9, 1, 1, 0.9])
-    return pk_model(each(solve, 6), data, sd=0.7, between=0.3)
 
 
 # ---- a log-likelihood ---------------------------------------------------------------------------
@@ -592,20 +560,23 @@ def by_nuts(problem, draws=10_000):
         )
     for record in told:
         print(f"reference of {problem.name}: {record.getMessage()}", file=sys.stderr)
-    variables = natural(problem.model, dt["posterior"])
-    coordinates = problem.coordinates(dt["posterior"])
-    return [
-        from_draws(x) for x in (coordinates, variables)
-    ], f"NUTS with a dense mass matrix, 4 chains of {draws} draws"
+    both = problem.coordinates(dt["posterior"]), parameters(problem.model, dt)
+    made = f"NUTS with a dense mass matrix, 4 chains of {draws} draws"
+    return [(from_draws(x), largest_rhat(x)) for x in both], made
 
 
-def by_grid(problem, points=100, reach=9.0):
-    """Return the same by a sum over a grid along principal axes, up to so many sds each way."""
-    with quiet():
-        step = pk.GAM(model=problem.model)
-        options = {"model": problem.model, "random_seed": 1, "progressbar": False}
-        kept = {"include_transformed": True}
-        dt = pk.sample(5000, step=step, idata_kwargs=kept, **options)
+def by_grid(problem):
+    """Return the same by a sum over a grid."""
+    dt = sample(pk.GAM(model=problem.model), 5000, random_seed=1)
+    moments, made = over_grid(problem, dt)
+    return [(own, None) for own in moments], made
+
+
+def over_grid(problem, dt, points=100, reach=9.0):
+    """Return Moments of coordinates and of free variables, and how they were made.
+
+    The grid is along the principal axes of the draws, up to so many sds each way.
+    """
     x = problem.coordinates(dt["posterior"]).reshape(-1, problem.d)
     along = np.meshgrid(*[np.linspace(-reach, reach, points)] * problem.d)
     along = np.stack(along, axis=-1).reshape(-1, problem.d)
@@ -615,52 +586,20 @@ def by_grid(problem, points=100, reach=9.0):
     outside = weight[np.abs(along).max(axis=1) == reach].max()
     weight /= weight.sum()
     x, weight = x[weight > NEGLIGIBLE], weight[weight > NEGLIGIBLE]
-    variables = problem.natural(x)
     made = f"sum over {points}^{problem.d} points, at their edge {outside:.0e} of the highest"
-    return [from_weights(own, weight) for own in (x, variables)], made
+    return [from_weights(own, weight) for own in (x, problem.natural(x))], made
 
 
 NEGLIGIBLE = 1e-15
 """Probability of a point of a grid that is left out."""
 
 
-class Moments(NamedTuple):
-    """Means and standard deviations of what there is and of its squares; and how well known."""
-
-    mean: np.ndarray
-    sd: np.ndarray
-    square: np.ndarray
-    sd_of_square: np.ndarray
-    ess: np.ndarray | None
-    ess_of_square: np.ndarray | None
-    rhat: float | None = None
-
-
-def from_draws(x):
-    """Return Moments of draws (chains, n, d)."""
-    ess, ess_of_square = (ess_of_mean(own) for own in (x, x**2))
-    rhat = float(az.rhat(az.convert_to_datatree({"x": x}))["x"].max())
-    flat = x.reshape(-1, x.shape[2])
-    moments = flat.mean(0), flat.std(0), (flat**2).mean(0), (flat**2).std(0)
-    return Moments(*moments, ess, ess_of_square, rhat)
-
-
-def ess_of_mean(x):
-    """Return of each quantity (chains, n, d) how many independent draws know its mean as well."""
-    return az.ess(az.convert_to_datatree({"x": x}), method="mean")["x"].values
-
-
 def from_weights(x, weight):
-    """Return Moments of points (n, d) and their probabilities."""
+    """Return the Moments of points (n, d) and their probabilities."""
     mean, square, fourth = weight @ x, weight @ x**2, weight @ x**4
     sd, of_square = np.sqrt(weight @ (x - mean) ** 2), np.sqrt(fourth - square**2)
-    return Moments(mean, sd, square, of_square, None, None)
-
-
-def natural(model, posterior):
-    """Return the free variables' draws (chains, n, q)."""
-    values = [posterior[rv.name].values for rv in model.free_RVs]
-    return np.concatenate([v.reshape(*v.shape[:2], -1) for v in values], axis=2)
+    exactly = np.full(2 * mean.size, np.inf)
+    return Moments(np.concatenate([mean, square]), np.concatenate([sd, of_square]), exactly)
 
 
 def labels(values):
@@ -718,9 +657,6 @@ MODELS = {
     "jumps": Benchmark(influenza, epidemic_in_fives, by_grid),
     "holes": Benchmark(influenza, epidemic_with_a_hole, by_grid),
     "chaos": Benchmark(chaos, lorenz, None),
-    "influenza_elsewhere": Benchmark(influenza_elsewhere, epidemic, by_grid),
-    "influenza_other_prior": Benchmark(influenza_other_prior, epidemic, by_grid),
-    "pk_of_others": Benchmark(pk_of_others, pkmodel, by_nuts, closed_form, 6),
 }
 
 
@@ -753,57 +689,46 @@ class Known(Problem):
 
 def reference(name, of="coordinates"):
     """Return the row of a model, with arrays, or None."""
-    for row in load(FILE):
-        if (row["model"], row["of"]) == (name, of):
-            return {k: np.array(v) if isinstance(v, list) else v for k, v in row.items()}
-    return None
+    for row in grouped(load(FILE), "case", "of")[name, of]:
+        return {k: np.array(v) if isinstance(v, list) else v for k, v in row.items()}
 
 
-def make_references(names):
-    """Make what is not in the file yet."""
-    for name in names:
-        benchmark = MODELS[name]
-        if benchmark.known is None or reference(name) is not None:
-            continue
-        began = perf_counter()
-        problem = Known(name, benchmark.twin_model)
-        moments, made = benchmark.known(problem)
-        rows = load(FILE)
-        for of, own, found in zip(
-            ("coordinates", "variables"), problem.names(), moments, strict=True
-        ):
-            row = {"model": name, "of": of, "made": made, "names": own}
-            row |= {k: v if v is None else rounded(v, 7) for k, v in found._asdict().items()}
-            rows.append(row | when_and_where())
-        save(FILE, rows)
-        print(f"{name}: {made}, {perf_counter() - began:.0f} s", flush=True)
+def plan(options):
+    """Yield the references."""
+    for name, benchmark in MODELS.items():
+        if benchmark.known is not None:
+            yield {"case": name}, partial(known_of, name)
 
 
-def print_costs(names):
-    """Print dimensions and costs."""
-    print(f"{'model':<24}{'d':>3}{'call, µs':>12}{'log-density, µs':>18}")
-    for name in names:
-        problem = Known(name, MODELS[name].model)
-        call = MODELS[name].simulator.call
-        problem.logp(problem.centre)
-        call.calls, call.seconds, n = 0, 0.0, 300
-        began = perf_counter()
-        for _ in range(n):
-            problem.logp(problem.centre)
-        whole, own = 1e6 * (perf_counter() - began) / n, 1e6 * call.seconds / call.calls
-        print(f"{name:<24}{problem.d:>3}{own:>12.1f}{whole:>18.1f}", flush=True)
+def known_of(name):
+    """Return the reference of a model, a row for coordinates and one for free variables."""
+    problem, rows = Known(name, MODELS[name].twin_model), []
+    found, made = MODELS[name].known(problem)
+    for of, names, (moments, rhat) in zip(
+        ("coordinates", "variables"), problem.names(), found, strict=True
+    ):
+        row = {"of": of, "made": made, "names": names}
+        for key, both in zip(("mean", "sd", "ess"), moments, strict=True):
+            row |= {
+                name: exactly(half)
+                for name, half in zip(HALVES[key], np.split(both, 2), strict=True)
+            }
+        rows.append(row | {"rhat": rhat and rounded(rhat, 7)})
+    return rows
 
 
-def main():
-    """Make references, or print costs."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--models", help=f"some of {','.join(MODELS)}")
-    parser.add_argument("--costs", action="store_true", help="print them instead")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    names = options.models.split(",") if options.models else list(MODELS)
-    (print_costs if options.costs else make_references)(names)
+HALVES = {
+    "mean": ("mean", "square"),
+    "sd": ("sd", "sd_of_square"),
+    "ess": ("ess", "ess_of_square"),
+}
+"""What rows call the halves of Moments."""
+
+
+def exactly(values):
+    """Return numbers as rows have them, None if they are infinite."""
+    return None if np.isinf(values).all() else rounded(values, 7)
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan)

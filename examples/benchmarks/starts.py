@@ -2,55 +2,61 @@
 
     python examples/benchmarks/starts.py    some four minutes
 
-GAM and KAM on the posteriors of posteriors.py, two runs each. Each run is added to starts.json as
-it ends; what is in there is not run again.
+GAM and KAM on the posteriors of posteriors.py, two runs each.
 """
 
+from functools import lru_cache
 from pathlib import Path
 
-from dispersed import verdict
-from pages import load, save, spaced, when_and_where, write
+from benchmark import (
+    each,
+    grouped,
+    largest_rhat,
+    least_ess,
+    main,
+    parameters,
+    sample,
+    sampler_class,
+    spaced,
+    table,
+    with_squares,
+)
 from posteriors import POSTERIORS
-
-import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
 SAMPLERS = ("GAM", "KAM")
-SEEDS = (0, 1)
 
 
-def main():
-    """Run what is not in the file yet, and write the page."""
-    rows = load(FILE)
-    done = {(row["posterior"], row["sampler"]) for row in rows}
-    for name, build in POSTERIORS.items():
-        for sampler in SAMPLERS:
-            if (name, sampler) in done:
-                continue
-            step = getattr(pk, sampler)(model=build())
-            for seed in SEEDS:
-                row = {"posterior": name, "d": step.layout.d, "sampler": sampler, "seed": seed}
-                found = verdict(step, seed, None)
-                row |= {"rhat": round(found.rhat, 4), "ess": round(found.ess)}
-                rows.append(row | when_and_where())
-                print(rows[-1], flush=True)
-            save(FILE, rows)
-    write(tables(rows))
+def plan(options):
+    """Return what is to be run."""
+    return each(run, case=POSTERIORS, sampler=SAMPLERS, seed=range(options.seeds))
+
+
+@lru_cache(1)
+def step_of(case, sampler):
+    """Return a step, compiled once."""
+    return sampler_class(sampler)(model=POSTERIORS[case]())
+
+
+def run(case, sampler, seed):
+    """Return R-hat and ESS of all x and their squares about the mean."""
+    step = step_of(case, sampler)
+    x = with_squares(parameters(step.model, sample(step, 1000, random_seed=seed)))
+    return {"d": step.layout.d, "rhat": round(largest_rhat(x), 4), "ess": round(least_ess(x))}
 
 
 def tables(rows):
     """Return the table of the page: of both runs the largest R-hat and the least ESS."""
-    lines = ["| posterior | d | GAM: R-hat | ESS | KAM: R-hat | ESS |", "|---" * 6 + "|"]
-    for name in POSTERIORS:
-        own = [row for row in rows if row["posterior"] == name]
-        cells = [name, str(own[0]["d"])]
+    found, lines = grouped(rows, "case", "sampler"), []
+    for case in POSTERIORS:
+        lines.append([case, found[case, SAMPLERS[0]][0]["d"]])
         for sampler in SAMPLERS:
-            some = [row for row in own if row["sampler"] == sampler]
-            cells.append(f"{max(row['rhat'] for row in some):.3f}")
-            cells.append(spaced(min(row["ess"] for row in some)))
-        lines.append(f"| {' | '.join(cells)} |")
-    return {"adaptation.md": {"jittered starts": lines}}
+            own = found[case, sampler]
+            lines[-1].append(f"{max(row['rhat'] for row in own):.3f}")
+            lines[-1].append(spaced(min(row["ess"] for row in own)))
+    titles = ["posterior", "d", *(f"{name}: R-hat | ESS" for name in SAMPLERS)]
+    return {"adaptation.md": {"jittered starts": table(titles, lines)}}
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=2)

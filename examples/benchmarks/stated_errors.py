@@ -1,6 +1,6 @@
 """How good the stated errors and intervals of `pk.summary` are: a table of docs/reliability.md.
 
-    python examples/benchmarks/stated_errors.py [--cases AR5,GARCH] [--seeds 4]
+    python examples/benchmarks/stated_errors.py [--cases AR5 GARCH] [--seeds 4]
 
 Runs of `pk.sample` with default arguments on the posteriors of reliability.py, whose means of x_k
 and x_k² are known, on the unconstrained scale. For each run and quantity:
@@ -10,20 +10,16 @@ and x_k² are known, on the unconstrained scale. For each run and quantity:
 * how much of the posterior lies in the interval of `pk.summary`, on the natural scale, which should
   be 0.89. The posterior is that of the draws of all runs together, some 300 000.
 
-A quantity without a standard error is left out. What was run is in stated_errors.json, a row for
-each posterior and kind of average, and is not run again.
+A quantity without a standard error is left out.
 """
 
-import argparse
-import json
-import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import reliability
-from dispersed import quiet
-from evaluations import Problem, both
-from pages import load, rounded, save, table, when_and_where, write
+from benchmark import both, grouped, load, main, parameters, rounded, sample, sampler_class, table
+from problems import Problem
 
 import pymc_kameleon as pk
 
@@ -42,27 +38,17 @@ KINDS = {
 passed."""
 
 
-def main():
-    """Run what is asked for and not in the file yet, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--cases", default=",".join(reliability.CASES))
-    parser.add_argument("--seeds", type=int, default=4, help="runs of each")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    known = json.loads(reliability.FILE.read_text(encoding="utf-8"))["known"]
-    rows = load(FILE)
-    for name in options.cases.split(","):
-        if all(row["case"] != name for row in rows):
-            rows += measured(name, known[name], options.seeds)
-            save(FILE, rows)
-            print(name, flush=True)
-    write(tables(rows))
+def plan(options):
+    """Yield what is to be run: of a posterior all kinds together."""
+    for case in reliability.CASES:
+        yield {"case": case, "runs": options.seeds}, partial(measure, case, options.seeds)
 
 
-def measured(name, known, seeds):
+def measure(case, seeds):
     """Return the rows of a posterior."""
-    problem = Problem(name, reliability.CASES[name])
+    problem = Problem(case, reliability.CASES[case])
     names = [rv.name for rv in problem.model.free_RVs]
+    [known] = grouped(load(reliability.FILE), "case", "sampler")[case, "known"]
     known = {key: np.array(known[key]) for key in ("mean", "mcse")}
 
     def moments(variables):
@@ -70,36 +56,25 @@ def measured(name, known, seeds):
 
     draws, found = [], {kind: {"z": [], "low": [], "high": []} for kind in KINDS}
     for kind, (sampler, own, by_gradients) in KINDS.items():
-        step = getattr(pk, sampler)(model=problem.model, **own)
+        step = sampler_class(sampler)(model=problem.model, **own)
         model = problem.model if by_gradients else None
         for seed in range(seeds):
-            with quiet():
-                dt = pk.sample(
-                    step=step,
-                    model=problem.model,
-                    random_seed=100 + seed,
-                    cores=1,
-                    progressbar=False,
-                    idata_kwargs={"include_transformed": True},
-                )
-                mean = pk.expectation(dt, moments, model)
-                summary = pk.summary(dt, names, round_to="none", model=model)
+            dt = sample(step, random_seed=100 + seed, compute_convergence_checks=True)
+            mean = pk.expectation(dt, moments, model)
+            summary = pk.summary(dt, names, round_to="none", model=model)
             error = np.hypot(mean.mcse, known["mcse"])
             found[kind]["z"].append((mean.mean - known["mean"]) / error)
             found[kind]["low"].append(summary["eti89_lb"].to_numpy())
             found[kind]["high"].append(summary["eti89_ub"].to_numpy())
-            values = [dt["posterior"][own].values.reshape(4 * 1000, -1) for own in names]
-            draws.append(np.concatenate(values, axis=1))
-    every = np.sort(np.concatenate(draws), axis=0)
+            draws.append(parameters(problem.model, dt))
+    every = np.concatenate(draws)
+    every = np.sort(every.reshape(-1, every.shape[2]), axis=0)
     return [
         {
-            "case": name,
-            "kind": kind,
-            "runs": seeds,
+            "sampler": kind,
             "z": rounded(one["z"], 3),
             "mass": rounded(shares(every, one["high"]) - shares(every, one["low"]), 4),
         }
-        | when_and_where()
         for kind, one in found.items()
     ]
 
@@ -115,7 +90,7 @@ def tables(rows):
     lines = []
     others = [row for row in rows if row["case"] != FUNNEL]
     for kind, (means, squares) in percentages(others).items():
-        own = [row for row in others if row["kind"] == kind]
+        own = grouped(others, "sampler")[kind]
         mass = np.concatenate([np.ravel(row["mass"]) for row in own])
         low, middle, high = np.quantile(mass, [0.05, 0.5, 0.95])
         cells = sum(row["runs"] for row in own), f"{means:.0f}", f"{squares:.0f}"
@@ -131,7 +106,7 @@ def percentages(rows):
     """
     found = {}
     for kind in KINDS:
-        own = [row for row in rows if row["kind"] == kind]
+        own = grouped(rows, "sampler")[kind]
         halves = [np.split(np.array(row["z"], float), 2, axis=1) for row in own]
         z = [np.concatenate([half[k].ravel() for half in halves]) for k in (0, 1)]
         found[kind] = [100 * np.mean(np.abs(one[np.isfinite(one)]) < WITHIN) for one in z]
@@ -139,4 +114,4 @@ def percentages(rows):
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=4)

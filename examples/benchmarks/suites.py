@@ -5,8 +5,7 @@
     pip install umbridge; git clone https://github.com/UM-Bridge/benchmarks
     git clone https://github.com/lacerbi/infbench
     python examples/benchmarks/suites.py --sbibm sbibm --umbridge benchmarks --infbench infbench
-        [--problems "cone 2,SLCP 1"] [--seeds 4]
-    python examples/benchmarks/suites.py --table     write the tables of docs/suites.md
+        [--cases "cone 2" "SLCP 1"] [--seeds 4]
 
 PINTS has toy densities, and toy models that solve equations. Each is called as it is, as a black
 box. sbibm has tasks of simulators, with ten observations of each, and 10 000 draws from each
@@ -18,17 +17,15 @@ here.
 
 A run is `pk.sample()`, which chooses its sampler. It has no argument that matters but a seed, and
 where a black box returns predictions `max_evaluations`. docs/suites.md says what is right, and what
-is told. What was run is in suites.json, and is not run again.
+is told.
 """
 
-import argparse
 import atexit
 import logging
 import re
 import subprocess
 import sys
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -36,16 +33,25 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-import arviz as az
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from dispersed import parameters, quiet
-from evaluations import Case
-from evaluations import Problem as Target
+from benchmark import (
+    grouped,
+    largest_rhat,
+    least_ess,
+    load,
+    main,
+    parameters,
+    quiet,
+    rounded,
+    spaced,
+    table,
+)
 from numba import float64, njit
 from numba.experimental import jitclass
-from pages import load, measured, rounded, spaced, table, write
+from problems import Case
+from problems import Problem as Target
 from reliability import SIGNS, SILENT, first_sentence, is_warning, outcome
 from scipy import integrate, optimize, stats
 from scipy.cluster.vq import kmeans2
@@ -97,33 +103,21 @@ class Toy(NamedTuple):
     metric: Callable | None = None
 
 
-def main():
-    """Run what is asked for and is not in the file yet, or write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--problems", help="names, by commas; by default all")
+def add_options(parser):
+    """Add the options of this script."""
     parser.add_argument("--sbibm", type=Path, help="a checkout of sbibm")
     parser.add_argument("--umbridge", type=Path, help="one of UM-Bridge's benchmarks")
     parser.add_argument("--infbench", type=Path, help="one of infbench")
-    parser.add_argument("--seeds", type=int, default=4, help="runs of each")
-    parser.add_argument("--json", type=Path, default=FILE, help="file for the results")
-    parser.add_argument("--table", action="store_true", help="write docs/suites.md")
-    options = parser.parse_args()
-    if options.table:
-        write(tables(load(options.json)))
-        return
-    warnings.simplefilter("ignore")
+
+
+def plan(options):
+    """Yield what is to be run."""
     toys = of_pints() | of_sbibm(options.sbibm) | of_ballnus()
     toys |= of_umbridge(options.umbridge) | of_infbench(options.infbench)
-    names = options.problems.split(",") if options.problems else list(toys)
-    measured(options.json, plan({name: toys[name] for name in names}, options))
-
-
-def plan(toys, options):
-    """Yield what is to be run."""
     for name, toy in toys.items():
-        yield {"problem": name, "what": "truth"}, partial(known_of, toy)
+        yield {"case": name, "what": "truth"}, partial(known_of, toy)
         for seed in range(options.seeds):
-            yield {"problem": name, "seed": seed}, partial(run, name, toy, seed, options.json)
+            yield {"case": name, "seed": seed}, partial(run, name, toy, seed, options.json)
 
 
 # ---- a run --------------------------------------------------------------------------------------
@@ -131,7 +125,7 @@ def plan(toys, options):
 
 def run(name, toy, seed, file):
     """Run once, and say what is off, and what the run said."""
-    [known] = [row for row in load(file) if row["problem"] == name and "what" in row]
+    [known] = [row for row in load(file) if row["case"] == name and "what" in row]
     model, calls = toy.model()
     calls.clear()
     budget = {} if toy.budget is None else {"max_evaluations": toy.budget}
@@ -606,9 +600,8 @@ def by_chains(near, build, rng, n=(600, 4000), rounds=6):
         parts = fitted(x)
     natural = [target._natural(target.unraveled(row)) for row in x]
     draws = np.array([np.concatenate([np.ravel(v) for v in values]) for values in natural])
-    columns = draws.T.reshape(target.d, 4, -1)
-    ess = min(float(az.ess(column)) for column in columns)
-    rhat = max(float(az.rhat(column)) for column in columns)
+    columns = draws.T.reshape(target.d, 4, -1).transpose(1, 2, 0)
+    ess, rhat = least_ess(columns), largest_rhat(columns)
     print("worth", round(ess), "R-hat", rhat, "optima", *(round(-end.fun, 1) for end in found))
     assert ess > LEAST_WORTH
     assert rhat < LARGEST_RHAT
@@ -1067,10 +1060,9 @@ def suite_of(name):
 
 def tables(rows):
     """Return the tables of the page."""
-    known = {row["problem"]: row for row in rows if "what" in row}
-    runs = {
-        name: [row for row in rows if row["problem"] == name and "seed" in row] for name in known
-    }
+    of_case = grouped(rows, "case")
+    known = {name: row for name, own in of_case.items() for row in own if "what" in row}
+    runs = {name: [row for row in of_case[name] if "seed" in row] for name in known}
     found = {name: [verdict(row, known[name]) for row in own] for name, own in runs.items()}
     summary, problems = [], []
     for suite in dict.fromkeys(map(suite_of, found)):
@@ -1105,23 +1097,13 @@ def tables(rows):
     return {
         "suites.md": {
             "summary": table(["suite", "problems", "runs", *SIGNS], summary),
-            "problems": table(
-                [
-                    "problem",
-                    "d",
-                    "sampler",
-                    "evaluations",
-                    "runs",
-                    "worst",
-                    "mass",
-                    "metric",
-                    "exact",
-                ],
-                problems,
-            ),
+            "problems": table(TITLES, problems),
             "silent": table(titles, silent) if silent else ["None."],
         }
     }
+
+
+TITLES = ("problem", "d", "sampler", "evaluations", "runs", "worst", "mass", "metric", "exact")
 
 
 def worst_moment(row):
@@ -1130,4 +1112,4 @@ def worst_moment(row):
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=4, add_options=add_options)

@@ -5,21 +5,18 @@
 Writes tables of docs/performance.md. The target is the 20-dimensional mixture of the CMTM paper.
 ESS is that of the coordinate that mixes worst, per second of the whole call of pm.sample: one chain
 from an exact draw, 1000 draws of tuning. Each figure is the median of several runs, which
-alternate. What is in sweeps.json is not run again.
+alternate.
 """
 
-import logging
 import sys
 import time
-import warnings
 from functools import partial
 from pathlib import Path
 from statistics import median
 
-import arviz as az
 import numpy as np
 import pymc as pm
-from pages import measured, spaced, table, write
+from benchmark import combinations, each, ess_of_means, grouped, main, spaced, table
 from transitions import draw_seconds, normal_model, seconds, tuned
 
 import pymc_kameleon as pk
@@ -30,7 +27,6 @@ sys.path.append(str(Path(__file__).parents[1] / "papers"))
 from cmtm_targets import LARGE
 
 FILE = Path(__file__).with_suffix(".json")
-SEEDS = range(3)
 COSTS = {
     "CMH": (pk.CMH, {}),
     "CMTM": (pk.CMTM, {}),
@@ -54,31 +50,24 @@ STEPS = {
 """Step, its arguments, and draws that take some ten seconds."""
 
 
-def main():
-    """Run what is not in the file yet, and write the page."""
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    warnings.simplefilter("ignore")
-    write(tables(measured(FILE, plan())))
-
-
-def plan():
-    """Return what is measured, and how."""
-    for name in COSTS:
-        for target in TARGETS:
-            yield {"cost": name, "target": target}, partial(cost, *COSTS[name], target)
+def plan(options):
+    """Yield what is measured, and how."""
+    yield from each(measure_cost, cost=COSTS, target=TARGETS)
     model = LARGE.model()
-    for seed in SEEDS:
-        for name, (kind, options, draws) in STEPS.items():
-            yield {"step": name, "seed": seed}, partial(rate, model, kind, options, draws, seed)
+    for what in combinations(seed=range(options.seeds), step=STEPS):
+        yield what, partial(rate, model, *STEPS[what["step"]], what["seed"])
+
+
+def measure_cost(cost, target):
+    """Return the cost of an evaluation of a sampler on a target."""
+    return cost_of(*COSTS[cost], target)
 
 
 def tables(rows):
     """Return the tables of the page."""
     ratios = {(row["cost"], row["target"]): row["ratio"] for row in rows if "cost" in row}
-    rates = {
-        name: median(row["ess_per_second"] for row in rows if row.get("step") == name)
-        for name in STEPS
-    }
+    by_step = grouped(rows, "step")
+    rates = {name: median(row["ess_per_second"] for row in by_step[name]) for name in STEPS}
     over = rates["`pm.Slice`"]
     costs = [(name, *(f"{ratios[name, target]:.2f}" for target in TARGETS)) for name in COSTS]
     speeds = [
@@ -105,7 +94,7 @@ def bare_loop(target, points, n):
     return total
 
 
-def cost(kind, options, label, n=20_000):
+def cost_of(kind, options, label, n=20_000):
     """Return the cost of an evaluation within a transition over that in a bare loop."""
     rng = np.random.default_rng(0)
     if label == "normal":
@@ -142,9 +131,9 @@ def rate(model, kind, options, draws, seed):
         compute_convergence_checks=False,
     )
     took = time.perf_counter() - began
-    ess = az.ess(dt, method="mean")["x"].values
+    ess = ess_of_means(dt["posterior"]["x"].values)
     return {"ess_per_second": round(float(ess.min() / took), 1)}
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=3)

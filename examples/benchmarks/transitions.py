@@ -3,11 +3,9 @@
     python examples/benchmarks/transitions.py    about a minute
 
 Writes tables of docs/performance.md. Each figure is the median of several repeats, in which the
-sampler and its floor alternate, so that a machine whose speed drifts does not bend the ratio. What
-is in transitions.json is not run again.
+sampler and its floor alternate, so that a machine whose speed drifts does not bend the ratio.
 """
 
-import logging
 import subprocess
 import sys
 import time
@@ -17,7 +15,7 @@ from statistics import median
 
 import numpy as np
 import pymc as pm
-from pages import measured, table, write
+from benchmark import main, sampler_class, table
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.chain import CURRENT, N_PROGRESS
@@ -48,18 +46,12 @@ TITLES = {
 }
 
 
-def main():
-    """Run what is not in the file yet, and write the page."""
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    write(tables(measured(FILE, plan())))
-
-
-def plan():
+def plan(options):
     """Return what is measured, and how."""
     costs = {"KAM": kernel_ratio, "CyclicalKAM": kernel_ratio, "PCAKAM": pca_ratio}
     for sampler in FLOORS:
         name = sampler.partition(",")[0]
-        yield {"sampler": sampler}, partial(costs.get(name, walk_ratios), getattr(pk, name))
+        yield {"sampler": sampler}, partial(costs.get(name, walk_ratios), sampler_class(name))
     moves = {
         "reference move": (0.0, 1.0, 0.0, 0.0),
         "move by the surrogate, M = 8, 300 points": (0.0, 0.0, 1.0, 0.0),
@@ -345,4 +337,4 @@ def memory(d, **options):
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables)

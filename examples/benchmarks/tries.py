@@ -2,22 +2,19 @@
 
     python examples/benchmarks/tries.py    some two minutes
 
-Four chains from exact draws, 2000 sweeps of tuning and 30 000 after it, three seeds. Each run is
-added to tries.json as it ends; what is in there is not run again.
+Four chains from exact draws, 2000 sweeps of tuning and 30 000 after it, three seeds.
 """
 
-import logging
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from statistics import median
 
-import arviz as az
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from dispersed import quiet
-from pages import load, save, spaced, when_and_where, write
+from benchmark import CHAINS, each, ess_of_means, grouped, main, sample, spaced, span, table
 
 import pymc_kameleon as pk
 
@@ -25,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[1] / "papers"))
 from cmtm_targets import BANANA, LARGE, MEDIUM, Mixture
 
 FILE = Path(__file__).with_suffix(".json")
-CHAINS, TUNE, SWEEPS, SEEDS = 4, 2000, 30_000, (1, 2, 3)
+TUNE, SWEEPS = 2000, 30_000
 
 
 @dataclass(frozen=True)
@@ -71,63 +68,45 @@ SAMPLERS = {
 }
 
 
-def main():
-    """Run what is not in the file yet, and write the page."""
-    rows = load(FILE)
-    done = {(row["target"], row["sampler"]) for row in rows}
-    for name, target in TARGETS.items():
-        for sampler in SAMPLERS:
-            if (name, sampler) in done:
-                continue
-            kind, options = SAMPLERS[sampler]
-            step = kind(model=target.model(), steps_per_draw=1, **options)
-            for seed in SEEDS:
-                row = {"target": name, "sampler": sampler, "seed": seed}
-                rows.append(row | run(target, step, seed) | when_and_where())
-                print(rows[-1], flush=True)
-            save(FILE, rows)
-    write(tables(rows))
+def plan(options):
+    """Return what is to be run."""
+    return each(run, case=TARGETS, sampler=SAMPLERS, seed=range(1, 1 + options.seeds))
 
 
-def run(target, step, seed):
+@lru_cache(1)
+def step_of(case, sampler):
+    """Return a step, compiled once."""
+    kind, options = SAMPLERS[sampler]
+    return kind(model=TARGETS[case].model(), steps_per_draw=1, **options)
+
+
+def run(case, sampler, seed):
     """Return evaluations per sweep, and the largest autocorrelation time, in sweeps."""
-    starts = [{"x": x} for x in target.draw(np.random.default_rng(seed), CHAINS)]
-    with quiet(logging.WARNING):
-        dt = pk.sample(
-            SWEEPS,
-            tune=TUNE,
-            chains=CHAINS,
-            cores=1,
-            step=step,
-            model=step.model,
-            initvals=starts,
-            random_seed=seed,
-            compute_convergence_checks=False,
-            progressbar=False,
-        )
+    starts = [{"x": x} for x in TARGETS[case].draw(np.random.default_rng(seed), CHAINS)]
+    step = step_of(case, sampler)
+    dt = sample(step, SWEEPS, tune=TUNE, initvals=starts, random_seed=seed)
     x = dt["posterior"]["x"].values
-    functions = [*np.moveaxis(x, 2, 0), np.sign(x[:, :, 0]), 1.0 * (np.abs(x[:, :, -1]) < 1)]
-    ess = [az.ess(values, method="mean") for values in functions if values.std() > 0]
+    functions = [x, np.sign(x[:, :, :1]), 1.0 * (np.abs(x[:, :, -1:]) < 1)]
+    values = np.concatenate(functions, axis=2)
+    ess = ess_of_means(values[:, :, values.std(axis=(0, 1)) > 0])
     return {
         "evaluations": round(float(dt["sample_stats"]["n_logp"].mean()), 2),
-        "act": round(CHAINS * SWEEPS / float(min(ess)), 2),
+        "act": round(CHAINS * SWEEPS / float(ess.min()), 2),
     }
 
 
 def tables(rows):
     """Return the tables of the page: the median sweeps, and evaluations, least to largest."""
-    head = [f"| target | {' | '.join(SAMPLERS)} |", "|---" * (1 + len(SAMPLERS)) + "|"]
-    sweeps, evaluations = list(head), list(head)
-    for target in TARGETS:
-        medians, ranges = [], []
-        for sampler in SAMPLERS:
-            own = [row for row in rows if (row["target"], row["sampler"]) == (target, sampler)]
-            medians.append(two_digits(median(row["act"] for row in own)))
-            costs = sorted(row["act"] * row["evaluations"] for row in own)
-            ranges.append(f"{two_digits(costs[0])} to {two_digits(costs[-1])}")
-        sweeps.append(f"| {target} | {' | '.join(medians)} |")
-        evaluations.append(f"| {target} | {' | '.join(ranges)} |")
-    return {"cmtm.md": {"sweeps": sweeps, "evaluations": evaluations}}
+    found, sweeps, evaluations = grouped(rows, "case", "sampler"), [], []
+    for case in TARGETS:
+        own = [found[case, sampler] for sampler in SAMPLERS]
+        acts = [two_digits(median(row["act"] for row in some)) for some in own]
+        costs = [[row["act"] * row["evaluations"] for row in some] for some in own]
+        sweeps.append([case, *acts])
+        evaluations.append([case, *(span(some, two_digits) for some in costs)])
+    titles = ["target", *SAMPLERS]
+    pair = {"sweeps": table(titles, sweeps), "evaluations": table(titles, evaluations)}
+    return {"cmtm.md": pair}
 
 
 def two_digits(value):
@@ -137,4 +116,4 @@ def two_digits(value):
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=3)

@@ -1,9 +1,8 @@
 """Figures 11 and 13 of the cyclical KAM paper, and what it leaves open: kernels, cycles, bias.
 
-    python ckam_ablations.py [--full]
+    python ckam_ablations.py [--seeds 4]
 
-Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains, some six minutes on two cores,
-which write the tables of cyclical_kam.md and docs/cyclical_kam.md; `--full`, 40 chains and an hour:
+Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains, some six minutes on two cores:
 
 1. Effective sample size on A.1, as ArviZ has it, per second (figure 11); beside it the weight of
    the first mode, which is 0.5.
@@ -14,16 +13,14 @@ which write the tables of cyclical_kam.md and docs/cyclical_kam.md; `--full`, 40
    With γ₀ = 1, near these targets' scale; with 20 short Explorations accept and learn nothing.
 """
 
-import argparse
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import arviz as az
 import numpy as np
 from ckam_targets import (
-    CORES,
     EVALUATIONS,
     EXACT,
     KERNEL,
@@ -38,7 +35,7 @@ from ckam_targets import (
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 BIMODAL = TARGETS["A.1"]
@@ -109,41 +106,38 @@ TABLES = {
 }
 
 
-def measure(table, row, seed):
+def measure_row(table, row, seed):
     """Return the measures of one chain of each sampler in a row of a table."""
     _, samplers, measure_chain = TABLES[table]
     return [value for sampler in samplers[row] for value in measure_chain(sampler, seed)]
+
+
+def measure(table, row, seeds):
+    """Return the measures of all chains, (measures, chains)."""
+    chains = benchmark.in_processes(measure_row, table, row, seeds=seeds)
+    return {"values": benchmark.rounded(list(zip(*chains, strict=True)))}
+
+
+def plan(options):
+    """Yield what is to be run."""
+    for table, (_, samplers, _) in TABLES.items():
+        for row in samplers:
+            what = {"table": table, "row": row}
+            yield what, partial(measure, **what, seeds=range(options.seeds))
 
 
 def tables(rows):
     """Return the tables of the pages: all, and the bias of cKAM by the length of a cycle."""
     found = {name: [] for name in TABLES}
     for row in rows:
-        found[row["table"]].append([row["row"], *map(pages.with_error, row["values"])])
-    bias = pages.table(["L", "cKAM", EXACT], [cells[::2] for cells in found["cycles"]])
-    found = {name: pages.table(table.head, found[name]) for name, table in TABLES.items()}
-    return {pages.paper("cyclical_kam"): found, "cyclical_kam.md": {"bias of short cycles": bias}}
-
-
-def main():
-    """Measure all, a row of a table after the other, and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--full", action="store_true", help="40 chains instead of 4")
-    full = parser.parse_args().full
-    n_chains, rows = 40 if full else 4, []
-    with ProcessPoolExecutor(CORES) as pool:
-        for name, table in TABLES.items():
-            print("", " | ".join(table.head), sep="\n")
-            for row in table.samplers:
-                jobs = [(name, row, seed) for seed in range(n_chains)]
-                chains = pool.map(measure, *zip(*jobs, strict=True))
-                values = pages.rounded(list(zip(*chains, strict=True)))
-                print(row, *map(pages.with_error, values), sep=" | ", flush=True)
-                rows.append({"table": name, "row": row, "values": values} | pages.when_and_where())
-    if not full:
-        pages.save(FILE, rows)
-        pages.write(tables(rows))
+        found[row["table"]].append([row["row"], *map(benchmark.with_error, row["values"])])
+    bias = benchmark.table(["L", "cKAM", EXACT], [cells[::2] for cells in found["cycles"]])
+    found = {name: benchmark.table(table.head, found[name]) for name, table in TABLES.items()}
+    return {
+        benchmark.paper("cyclical_kam"): found,
+        "cyclical_kam.md": {"bias of short cycles": bias},
+    }
 
 
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables, seeds=4)

@@ -4,8 +4,7 @@
 
 Not in the paper. A.1 of Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis", with weights 0.2 and
 0.8, and as it is. Eight chains, forty of CyclicalKAM; some four minutes on one core, and more than
-ten with zeus. Each row is added to ckam_weights.json as it ends; what is in there is not run again.
-cyclical_kam.md has the tables. Our samplers start in the first mode. SMC, emcee and zeus (`pip
+ten with zeus. Our samplers start in the first mode. SMC, emcee and zeus (`pip
 install emcee zeus-mcmc`) need many starts, and have them all over a box that contains both modes.
 Seconds include tuning, not compilation.
 
@@ -15,7 +14,6 @@ where there is one mode only: effective draws per transition, of CyclicalKAM and
 in eight dimensions with its mean at 0, where CyclicalKAM finds symmetries, and elsewhere.
 """
 
-import logging
 import random
 import sys
 import time
@@ -39,7 +37,7 @@ from ckam_targets import (
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 EVALUATIONS = 100_000
@@ -139,7 +137,7 @@ def measure(weight, sampler):
     n_chains = 40 if sampler == EXACT else 8
     draws, seconds = RUNS[sampler](two_modes(weight), n_chains)
     estimates = [np.mean(x[:, 0] < 0) for x in draws]
-    return {"estimates": pages.rounded(estimates), "seconds": pages.rounded(seconds)}
+    return {"estimates": benchmark.rounded(estimates), "seconds": benchmark.rounded(seconds)}
 
 
 def measure_price(normal):
@@ -148,7 +146,7 @@ def measure_price(normal):
     for name, sampler in NORMAL_SAMPLERS.items():
         chains = [run_chain(NORMALS[normal], sampler, 50_000, seed) for seed in range(SEEDS)]
         ess = [min(az.ess(x[None]) for x in chain.x.T) / len(chain.x) for chain in chains]
-        found[name] = pages.rounded(np.median(ess))
+        found[name] = benchmark.rounded(np.median(ess))
     return found
 
 
@@ -156,10 +154,10 @@ def tables(rows):
     """Return the tables of the page."""
     found, errors = {}, []
     for row in (row for row in rows if "weight" in row):
-        w, estimate = row["weight"], pages.with_error(row["estimates"])
+        w, estimate = row["weight"], benchmark.with_error(row["estimates"])
         mse = np.mean((np.array(row["estimates"]) - w) ** 2)
         visits = w * (1 - w) / mse
-        rates = [pages.spaced(round(value)) for value in (visits, visits / row["seconds"])]
+        rates = [benchmark.spaced(round(value)) for value in (visits, visits / row["seconds"])]
         found[w, row["sampler"]] = [estimate, *rates]
         if row["sampler"] == EXACT:
             errors.append([w, estimate, f"{np.sqrt(mse):.4f}"])
@@ -175,21 +173,17 @@ def tables(rows):
         "weights by CyclicalKAM": ["weight", "estimate", "root mean square error"],
         "price": ["normal in 8 dimensions", *NORMAL_SAMPLERS, "ratio"],
     }
-    lines = map(pages.table, heads.values(), (weights, errors, price))
-    return {pages.paper("cyclical_kam"): dict(zip(heads, lines, strict=True))}
+    lines = map(benchmark.table, heads.values(), (weights, errors, price))
+    return {benchmark.paper("cyclical_kam"): dict(zip(heads, lines, strict=True))}
 
 
-def main():
-    """Run what is not there yet; print the tables, and write them."""
-    logging.getLogger("pymc").setLevel(logging.WARNING)
-    places = [*product((0.2, 0.5), RUNS), (0.8, EXACT)]
-    plan = [({"weight": w, "sampler": name}, partial(measure, w, name)) for w, name in places]
-    plan += [({"normal": normal}, partial(measure_price, normal)) for normal in NORMALS]
-    rows = pages.measured(FILE, plan)
-    for lines in tables(rows)[pages.paper("cyclical_kam")].values():
-        print(*lines, "", sep="\n")
-    pages.write(tables(rows))
+def plan(options):
+    """Yield what is to be run."""
+    for w, name in [*product((0.2, 0.5), RUNS), (0.8, EXACT)]:
+        yield {"weight": w, "sampler": name}, partial(measure, w, name)
+    for normal in NORMALS:
+        yield {"normal": normal}, partial(measure_price, normal)
 
 
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables)

@@ -1,10 +1,10 @@
 """What adaptation of CMTM's scales is worth, in four dimensions; and what early rejection saves.
 
-    python cmtm_adaptation.py [--chains 20]
+    python cmtm_adaptation.py [--seeds 20] [--frequencies]
 
 Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling", JCGS 28,
 2019: twenty tries, with scales 2⁻¹⁰ … 2⁹ at first, 10 000 sweeps, half of them discarded. Two
-minutes; with 20 chains it writes the tables of cmtm.md. Prototype: an implementation that came
+minutes. Prototype: an implementation that came
 before this package. Three variants:
 
 1. none: the scales stay as they are.
@@ -14,8 +14,8 @@ before this package. Three variants:
 Autocorrelation times (ACT) are draws per effective draw, by ArviZ for means.
 """
 
-import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +32,9 @@ from cmtm_targets import (
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
-CHAINS = 20
-"""Of the tables."""
 FIRST = 2.0 ** np.arange(-10, 10)
 """The scales σ_1 … σ_20 at first."""
 
@@ -115,8 +113,7 @@ def measure(variant, n_chains):
         "selected": mean("cmtm_selected").mean(axis=0),
         "accepted": mean("cmtm_accepted").mean(axis=0),
     }
-    found = {name: pages.rounded(values) for name, values in found.items()}
-    return {"adaptation": variant} | found | pages.when_and_where()
+    return {name: benchmark.rounded(values) for name, values in found.items()}
 
 
 def measure_savings(m):
@@ -126,7 +123,7 @@ def measure_savings(m):
         step = pk.CMTM(model=target.model(), n_tries=m, scales=np.geomspace(0.5, 8, m))
         evaluations = run_chain(step, target, seed=1).statistics["n_logp"].mean()
         shares.append(evaluations / ((2 * m - 1) * target.d))
-    return {"tries": m, "shares": pages.rounded(shares)} | pages.when_and_where()
+    return {"shares": benchmark.rounded(shares)}
 
 
 def tables(rows):
@@ -136,7 +133,7 @@ def tables(rows):
     for name, row in variants.items():
         times += [[name, *pair] for pair in REFERENCE.get(name, {}).items()]
         jumps = [f"{f(row['jump']):.2f}" for f in (np.min, np.median, np.max)]
-        cells = map(pages.with_error, [*row["act"], row["jump"]])
+        cells = map(benchmark.with_error, [*row["act"], row["jump"]])
         times.append([name, "ours", *cells, ", ".join(jumps)])
         if name != "none":
             scales.append([f"{name}, medians", *map(interval, row["scales"])])
@@ -163,7 +160,9 @@ def tables(rows):
     }
     bodies = (times, scales, third, savings)
     return {
-        pages.paper("cmtm"): dict(zip(heads, map(pages.table, heads.values(), bodies), strict=True))
+        benchmark.paper("cmtm"): dict(
+            zip(heads, map(benchmark.table, heads.values(), bodies), strict=True)
+        )
     }
 
 
@@ -174,7 +173,8 @@ def interval(ends):
 
 def print_frequencies(rows):
     """Print selection and acceptance of each try without adaptation, and their ranges with it."""
-    for name, row in rows.items():
+    for row in (row for row in rows if "adaptation" in row):
+        name = row["adaptation"]
         selected, accepted = np.array([row["selected"], row["accepted"]])
         with np.errstate(invalid="ignore"):
             accepted = accepted / selected
@@ -190,23 +190,20 @@ def print_frequencies(rows):
                 print(f"adaptation {name}: {title} from {ours.min():.3f} to {ours.max():.3f}")
 
 
-def main():
-    """Print the tables, and write them."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--chains", type=int, default=CHAINS)
-    n_chains = parser.parse_args().chains
-    variants = {name: measure(name, n_chains) for name in VARIANTS}
-    rows = [*variants.values(), *map(measure_savings, (3, 5, 10, 20))]
-    for lines in tables(rows)[pages.paper("cmtm")].values():
-        print(*lines, "", sep="\n")
-    print_frequencies(variants)
-    print("\nEvaluations per sweep with the first scales 2⁻¹⁰ … 2⁹; the most possible is 156:")
-    for name, row in variants.items():
-        print(f"{name:<10}{pages.with_error(row['evaluations'])}")
-    if n_chains == CHAINS:
-        pages.save(FILE, rows)
-        pages.write(tables(rows))
+def plan(options):
+    """Yield what is to be run."""
+    for variant in VARIANTS:
+        yield {"adaptation": variant}, partial(measure, variant, options.seeds)
+    for m in (3, 5, 10, 20):
+        yield {"tries": m}, partial(measure_savings, m)
+    if options.frequencies:
+        print_frequencies(benchmark.load(options.json))
+
+
+def add_options(parser):
+    """Add the option of this script."""
+    parser.add_argument("--frequencies", action="store_true", help="print all of each try")
 
 
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables, seeds=20, add_options=add_options)

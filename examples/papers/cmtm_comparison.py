@@ -1,9 +1,6 @@
 """CMTM against CMH, fixed and adaptive: the banana, and the mixture in twenty dimensions.
 
-    python cmtm_comparison.py
-
-Some three minutes. Each row of the tables is added to cmtm_comparison.json as it ends; what is in
-there is not run again. cmtm.md has them, and the picture.
+    python cmtm_comparison.py [--picture]    some three minutes
 
 Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling", JCGS 28,
 2019; of these experiments the slides have pictures only. 10 000 sweeps, half of them discarded.
@@ -20,8 +17,6 @@ evaluations take long, ESS per evaluation is what counts.
 """
 
 import sys
-from functools import partial
-from itertools import product
 from pathlib import Path
 
 import arviz as az
@@ -33,7 +28,7 @@ from kam_pictures import IMAGES, save
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 CHAINS, DRAWS = 40, SWEEPS // 2
@@ -77,26 +72,26 @@ TRUTH = {
 """Estimates of what is known: an ESS says nothing of where a chain was not."""
 
 
-def measure(name, sampler):
+def measure(target, sampler):
     """Run the chains of a sampler, and return what they gave.
 
     `ess` has the effective draws of a chain for each coordinate, `errors` the standard errors of
     those that are in the table; `seconds` and `evaluations` are of a sweep.
     """
-    target, (kind, options) = TARGETS[name], SAMPLERS[sampler]
+    name, target, (kind, options) = target, TARGETS[target], SAMPLERS[sampler]
     step = kind(model=target.model(), **options)
     chains = [run_chain(step, target, seed) for seed in range(CHAINS)]
     x = np.array([chain.x[1:] for chain in chains])
     without = [effective_sizes(np.delete(x, i, axis=0)) for i in range(CHAINS)]
     errors = [jackknife([shown(ess) for ess in without]) for shown in SHOWN[name].values()]
     return {
-        "ess": pages.rounded(effective_sizes(x)),
-        "errors": pages.rounded(errors),
-        "seconds": pages.rounded(seconds_per_sweep(kind, target, **options)),
-        "evaluations": pages.rounded(
+        "ess": benchmark.rounded(effective_sizes(x)),
+        "errors": benchmark.rounded(errors),
+        "seconds": benchmark.rounded(seconds_per_sweep(kind, target, **options)),
+        "evaluations": benchmark.rounded(
             np.mean([chain.statistics["n_logp"].mean() for chain in chains])
         ),
-        "truth": pages.rounded([[float(f(own)) for own in x] for f in TRUTH[name].values()]),
+        "truth": benchmark.rounded([[float(f(own)) for own in x] for f in TRUTH[name].values()]),
     }
 
 
@@ -118,25 +113,26 @@ def tables(rows):
         for row in (row for row in rows if row["target"] == name):
             sampler, seconds, evaluations = (row[key] for key in ("sampler", *COSTS))
             ess = [shown(row["ess"]) for shown in columns.values()]
-            cells = [pages.estimate(*pair, 0) for pair in zip(ess, row["errors"], strict=True)]
+            cells = [benchmark.estimate(*pair, 0) for pair in zip(ess, row["errors"], strict=True)]
             draws.append([sampler, *cells, f"{1e6 * seconds:.1f}", f"{evaluations:.0f}"])
-            cells = [pages.spaced(round(n / DRAWS / seconds)) for n in ess]
+            cells = [benchmark.spaced(round(n / DRAWS / seconds)) for n in ess]
             per_second.append([sampler, *cells])
             cells = [f"{1000 * n / DRAWS / evaluations:.2g}" for n in ess]
             per_evaluation.append([sampler, *cells])
-            truth[sampler] += map(pages.with_error, row["truth"])
+            truth[sampler] += map(benchmark.with_error, row["truth"])
         head = ["sampler", *columns]
         found |= {
-            f"{name}: draws": pages.table([*head, *COSTS.values()], draws),
-            f"{name}: seconds": pages.table(head, per_second),
-            f"{name}: evaluations": pages.table(head, per_evaluation),
+            f"{name}: draws": benchmark.table([*head, *COSTS.values()], draws),
+            f"{name}: seconds": benchmark.table(head, per_second),
+            f"{name}: evaluations": benchmark.table(head, per_evaluation),
         }
     head = ["", *(title for estimates in TRUTH.values() for title in estimates)]
-    return {pages.paper("cmtm"): found | {"known": pages.table(head, truth.values())}}
+    return {benchmark.paper("cmtm"): found | {"known": benchmark.table(head, truth.values())}}
 
 
-def draw_mixture(rows):
-    """Draw the ESS of all coordinates, of the draws and per evaluation, a row for each sampler."""
+def draw(rows):
+    """Draw the ESS of all coordinates of the mixture, of the draws and per evaluation."""
+    rows = [row for row in rows if row["target"] == "mixture"]
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained", sharey=True)
     for i, row in enumerate(rows):
         ess = np.array(row["ess"])
@@ -154,16 +150,10 @@ def draw_mixture(rows):
     save(figure, IMAGES, "cmtm_mixture20.png")
 
 
-def main():
-    """Run what is not there yet, write the tables, and draw the picture."""
-    plan = [
-        ({"target": name, "sampler": sampler}, partial(measure, name, sampler))
-        for name, sampler in product(TARGETS, SAMPLERS)
-    ]
-    rows = pages.measured(FILE, plan)
-    pages.write(tables(rows))
-    draw_mixture([row for row in rows if row["target"] == "mixture"])
+def plan(options):
+    """Return what is to be run."""
+    return benchmark.each(measure, target=TARGETS, sampler=SAMPLERS)
 
 
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables, draw=draw)

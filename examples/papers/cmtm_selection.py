@@ -1,11 +1,10 @@
 """Which tries CMTM selects, by where it is, and the role of α.
 
-    python cmtm_selection.py [--full]
+    python cmtm_selection.py [--seeds 8] [--picture]
 
 Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling", JCGS 28,
 2019. A mixture in two dimensions, of which x₂ is wide where x₁ < 10 and narrow elsewhere; five
-tries with scales 1, 2, 4, 8, 16 that stay as they are. Four minutes: 8 chains of 20 000 sweeps,
-which write the tables of cmtm.md and draw the pictures; `--full`, 40 chains.
+tries with scales 1, 2, 4, 8, 16 that stay as they are. Four minutes: 8 chains of 20 000 sweeps.
 
 1. How often each try is selected, and how often it is accepted if selected, beside the paper's
    figures. A sweep moves x₁ first. The paper does not say whether the region is that of x₁ before
@@ -14,8 +13,8 @@ which write the tables of cmtm.md and draw the pictures; `--full`, 40 chains.
    and autocorrelation times, which it leaves out.
 """
 
-import argparse
 import sys
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from kam_pictures import IMAGES, save
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 SCALES = np.array([1, 2, 4, 8, 16])
@@ -56,28 +55,30 @@ ALPHAS = [0, 1, 1.5, 2, 2.5, 2.9, 3.5, 4, 5, 10]
 PUBLISHED_ALPHA = 2.9
 
 
+@cache
 def run_chains(n_chains, alpha=PUBLISHED_ALPHA):
     """Run chains with one α."""
     step = pk.CMTM(model=SMALL.model(), scales=SCALES, adapt_every=None, alpha=alpha)
     return [run_chain(step, SMALL, seed, BURN_IN, SWEEPS) for seed in range(n_chains)]
 
 
-def frequencies(chains, shift=1):
-    """Return how often tries are selected, and accepted if selected, and the errors of both.
+def frequencies(n_chains):
+    """Return how often tries are selected, and accepted if selected: (coordinates, regions, m).
 
-    Parameters
-    ----------
-    chains : list of Chain
-    shift : {0, 1}
-        Whether x₁ that gives a sweep its region is that before the sweep, or after its own move.
-
-    Returns
-    -------
-    (2, 2, coordinates, regions, m) float64
-        Means over chains and their standard errors; selected, accepted.
+    A sweep's region is by x₁ after its own move. Beside these stand the largest standard errors,
+    and how often the first try is selected for x₂ if regions are by x₁ before the sweep.
     """
+    means, errors = shares(n_chains)
+    first = shares(n_chains, shift=0)[0, 0, 1, :, 0]
+    others = {"errors": errors.max(axis=(1, 2, 3)), "first try before": first}
+    found = dict(zip(PAPER, means, strict=True)) | others
+    return {name: benchmark.rounded(own) for name, own in found.items()}
+
+
+def shares(n_chains, shift=1):
+    """Return means over chains and standard errors, (2, 2, coordinates, regions, m)."""
     found = []
-    for x, statistics in chains:
+    for x, statistics in run_chains(n_chains):
         x1 = x[shift : shift + len(x) - 1, 0]
         regions = [x1 < BORDER, x1 >= BORDER]
         selected, accepted = (
@@ -97,10 +98,17 @@ MEASURES = {
 """Of a chain. Jumps are means over sweeps and coordinates."""
 
 
-def measure(alpha, chains):
+def measure(alpha, n_chains):
     """Return a row of the table over α."""
-    values = {name: [f(chain) for chain in chains] for name, f in MEASURES.items()}
-    return {"α": alpha} | {name: pages.rounded(own) for name, own in values.items()}
+    chains = run_chains(n_chains, alpha)
+    return {name: benchmark.rounded([f(one) for one in chains]) for name, f in MEASURES.items()}
+
+
+def plan(options):
+    """Yield what is to be run."""
+    for alpha in ALPHAS:
+        yield {"α": alpha}, partial(measure, alpha, options.seeds)
+    yield {"scales": SCALES.tolist()}, partial(frequencies, options.seeds)
 
 
 def tables(rows):
@@ -113,13 +121,20 @@ def tables(rows):
             move = f"x{'₁₂'[k]}, {region}"
             lines.append([move, "paper", *(f"{value:.2f}" for value in paper[k][r])])
             lines.append(["", "ours", *(f"{value:.2f}" for value in ours[k][r])])
-        found[name] = pages.table(["move", "", *map(str, SCALES)], lines)
+        found[name] = benchmark.table(["move", "", *map(str, SCALES)], lines)
     lines = [
-        [row["α"], *(pages.with_error(row[name]) for name in MEASURES)]
+        [row["α"], *(benchmark.with_error(row[name]) for name in MEASURES)]
         for row in rows
         if "α" in row
     ]
-    return {pages.paper("cmtm"): found | {"alpha": pages.table(["α", *MEASURES], lines)}}
+    return {benchmark.paper("cmtm"): found | {"alpha": benchmark.table(["α", *MEASURES], lines)}}
+
+
+def draw(rows):
+    """Draw both pictures."""
+    [frequent] = [row for row in rows if "selected" in row]
+    draw_frequencies(frequent["selected"])
+    draw_alphas([row for row in rows if "α" in row])
 
 
 def draw_frequencies(selected):
@@ -156,30 +171,5 @@ def draw_alphas(rows):
     save(figure, IMAGES, "cmtm_alpha.png")
 
 
-def main():
-    """Run the chains, print the tables, write them, and draw the pictures."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--full", action="store_true", help="40 chains instead of 8")
-    full = parser.parse_args().full
-    n_chains = 40 if full else 8
-    rows = []
-    for alpha in ALPHAS:
-        chains = run_chains(n_chains, alpha)
-        rows.append(measure(alpha, chains) | pages.when_and_where())
-        if alpha == PUBLISHED_ALPHA:
-            means, errors = frequencies(chains)
-            first = frequencies(chains, shift=0)[0, 0, 1, :, 0]
-    frequent = dict(zip(PAPER, pages.rounded(means), strict=True))
-    for lines in tables([*rows, frequent])[pages.paper("cmtm")].values():
-        print(*lines, "", sep="\n")
-    print(f"Errors of selected and accepted are at most {errors.max(axis=(1, 2, 3)).round(4)}.")
-    print(f"By x₁ before the sweep the first try is selected for x₂ in {first.round(3)}.")
-    if not full:
-        pages.save(FILE, [*rows, frequent | pages.when_and_where()])
-        pages.write(tables([*rows, frequent]))
-        draw_frequencies(frequent["selected"])
-        draw_alphas(rows)
-
-
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables, seeds=8, draw=draw)

@@ -25,7 +25,7 @@ from kam_targets import Banana
 from scipy import special
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from pages import with_error
+from benchmark import with_error
 
 # ---- targets ------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Figure 1: what GadRWM learns in two dimensions, and GadMALA in 51.
 
-    python gad_figure1.py [--plot-dir DIRECTORY]
+    python gad_figure1.py [--picture]
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019. The paper's
 adaptation, from L = 0.1/√d I:
@@ -12,11 +12,11 @@ adaptation, from L = 0.1/√d I:
 2. 51 values of a Gaussian process: GadMALA, η = 1e-3, 200 000 iterations. On a normal target the
    best LLᵀ is a multiple of Σ; both are drawn as correlations, and the scales below them.
 
-A minute. What it measures in two dimensions is in gad_figure1.json; gad.md has the table.
+A minute.
 """
 
-import argparse
 import sys
+from functools import cache, partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -27,7 +27,7 @@ from kam_pictures import BLUE, CONTOUR, IMAGES, RED, save
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 PAPER_BETAS = {0.25: 7.4, 0.4: 2.2}
@@ -47,6 +47,7 @@ def adapt(step, d, seed, n):
     return np.tril(step.parameters.factor), step.tuning.objective.beta[0]
 
 
+@cache
 def walk(target_accept):
     """Return GadRWM of the first panels."""
     return pk.GadRWM(
@@ -58,27 +59,26 @@ def walk(target_accept):
     )
 
 
-def learn_pair():
-    """Return rows of β and the size of LLᵀ, and L and β of one chain for each target acceptance."""
-    rows, shown = [], {}
+def plan(options):
+    """Yield what is to be run."""
     for target_accept in PAPER_BETAS:
-        step = walk(target_accept)
         for n in LENGTHS:
-            ends = [adapt(step, 2, seed, n) for seed in range(N_CHAINS)]
-            sizes = [np.prod(np.diag(factor)) for factor, _ in ends]
-            betas = np.array([beta for _, beta in ends])
-            row = {
-                "target_accept": target_accept,
-                "iterations": n,
-                "beta": betas.round(4).tolist(),
-                "deviation": round(float(betas.std(ddof=1)), 4),
-                "size": (sizes / np.sqrt(np.linalg.det(PAIR.covariance))).round(4).tolist(),
-                "correlation": [round(float(correlations(f @ f.T)[0, 1]), 5) for f, _ in ends],
-            }
-            rows.append(row | pages.when_and_where())
-            print(rows[-1], flush=True)
-            shown.setdefault(target_accept, ends[0])
-    return rows, shown
+            what = {"target_accept": target_accept, "iterations": n}
+            yield what, partial(learn_pair, target_accept, n)
+
+
+def learn_pair(target_accept, n):
+    """Return β and the size of LLᵀ of all chains."""
+    step = walk(target_accept)
+    ends = [adapt(step, 2, seed, n) for seed in range(N_CHAINS)]
+    sizes = [np.prod(np.diag(factor)) for factor, _ in ends]
+    betas = np.array([beta for _, beta in ends])
+    return {
+        "beta": betas.round(4).tolist(),
+        "deviation": round(float(betas.std(ddof=1)), 4),
+        "size": (sizes / np.sqrt(np.linalg.det(PAIR.covariance))).round(4).tolist(),
+        "correlation": [round(float(correlations(f @ f.T)[0, 1]), 5) for f, _ in ends],
+    }
 
 
 def tables(rows):
@@ -92,7 +92,7 @@ def tables(rows):
         betas, sizes = ([with_error(row[k], 2) for row in (first, last)] for k in ("beta", "size"))
         deviation = f"{first['deviation']:.2f}"
         cells.append([target_accept, theirs, betas[0], deviation, sizes[0], betas[1], sizes[1]])
-    return {pages.paper("gad"): {"final β": pages.table(titles, cells)}}
+    return {benchmark.paper("gad"): {"final β": benchmark.table(titles, cells)}}
 
 
 def learn_process(target):
@@ -117,8 +117,11 @@ def correlations(covariance):
     return covariance / np.outer(scales, scales)
 
 
-def draw(directory, factors, target, learned):
-    """Draw the four panels, and the scales."""
+def draw(rows):
+    """Draw the four panels, and the scales, of chains that are run anew."""
+    factors = {target: adapt(walk(target), 2, 0, LENGTHS[0]) for target in PAPER_BETAS}
+    target = gaussian_process()
+    learned = learn_process(target)
     figure = plt.figure(figsize=(11.5, 6), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(1, 2.4))
     for axis, (target_accept, (factor, beta)) in zip(
@@ -143,7 +146,7 @@ def draw(directory, factors, target, learned):
     axes[1, 1].semilogy(np.linalg.eigvalsh(target.covariance)[::-1], color=RED, ls="--")
     axes[1, 1].semilogy(np.linalg.eigvalsh(learned)[::-1], color=BLUE)
     axes[1, 1].set(title="eigenvalues", xlabel="rank")
-    save(figure, directory, "gad_figure1.png")
+    save(figure, IMAGES, "gad_figure1.png")
 
 
 def show_ellipse(axis, factor, colour, label):
@@ -152,17 +155,5 @@ def show_ellipse(axis, factor, colour, label):
     axis.plot(*(CONTOUR * factor @ [np.cos(angle), np.sin(angle)]), color=colour, label=label)
 
 
-def main():
-    """Write and print what is learned, and draw it."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--plot-dir", default=IMAGES, help="docs/images by default")
-    options = parser.parse_args()
-    rows, shown = learn_pair()
-    pages.save(FILE, rows)
-    pages.write(tables(rows))
-    target = gaussian_process()
-    draw(options.plot_dir, shown, target, learn_process(target))
-
-
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables, draw=draw)

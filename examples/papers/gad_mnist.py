@@ -1,6 +1,6 @@
 """Fives and sixes of MNIST: a logistic regression in 785 dimensions.
 
-    python gad_mnist.py PATH [--full] [--plot-dir DIRECTORY]
+    python gad_mnist.py --path PATH [--full] [--plot-dir DIRECTORY]
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019, supplement
 E. PATH is a CSV file with a header, one row for each image: 784 pixels from 0 to 255, row by row,
@@ -12,24 +12,22 @@ GadMALA as in the paper, with η = 1e-5, 50 000 iterations of adaptation and 20 
 MALA; and this package's default. Without `--full`, 15 000 and 5000, in which η = 1e-5 does not come
 far: L may move by 0.15. CPU minutes with 1850 images: two; `--full`, seven.
 
-Each row is added to gad_mnist.json as it ends; what is in there is not run again. gad.md has
-what was run with `--full` and the test images.
+gad.md has what was run with `--full` and the test images.
 """
 
-import argparse
 import sys
 from functools import partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from gad_targets import NoData, effective_sizes, load_digits, run_chain
+from gad_targets import effective_sizes, load_digits, run_chain
 from kam_pictures import IMAGES, save
 
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 FULL = [50_000, 20_000]
@@ -70,7 +68,7 @@ def tables(rows):
     cells = [
         [
             row["sampler"],
-            *[pages.spaced(round(ess)) for ess in row["ess"]],
+            *[benchmark.spaced(round(ess)) for ess in row["ess"]],
             round(row["seconds"]),
             f"{row['ess'][0] / row['seconds']:.2g}",
             f"{row['acceptance']:.3f}",
@@ -80,7 +78,7 @@ def tables(rows):
         for row in rows
         if row["images"] == 1850 and row["iterations"] == FULL
     ]
-    return {pages.paper("gad"): {"MNIST": pages.table(titles, cells)}}
+    return {benchmark.paper("gad"): {"MNIST": benchmark.table(titles, cells)}}
 
 
 def draw(directory, diagonal, x):
@@ -94,26 +92,22 @@ def draw(directory, diagonal, x):
     save(figure, directory, "gad_mnist.png", shaded=True)
 
 
-def main():
-    """Run a chain of each sampler, draw L, and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("path", help="CSV file of fives and sixes")
+def add_options(parser):
+    """Add the options of this script."""
+    parser.add_argument("--path", help="CSV file of fives and sixes")
     parser.add_argument("--full", action="store_true", help="50 000 + 20 000 iterations")
     parser.add_argument("--plot-dir", default=IMAGES, help="docs/images by default")
-    options = parser.parse_args()
-    try:
-        target = load_digits(options.path)
-    except NoData as reason:
-        print(reason)
-        return
+
+
+def plan(options):
+    """Yield what is to be run."""
+    target = load_digits(options.path)
     lengths = FULL if options.full else [15_000, 5000]
     what = {"images": len(target.labels), "iterations": lengths}
-    plan = [
-        ({"sampler": name} | what, partial(measure, name, target, *lengths, options.plot_dir))
-        for name in SAMPLERS
-    ]
-    pages.write(tables(pages.measured(FILE, plan)))
+    for name in SAMPLERS:
+        run = partial(measure, name, target, *lengths, options.plot_dir)
+        yield {"sampler": name} | what, run
 
 
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables, add_options=add_options)

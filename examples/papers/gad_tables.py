@@ -1,9 +1,7 @@
 """Tables 1 to 6: effective sample sizes on Neal's normal and six logistic regressions.
 
-    python gad_tables.py [--full] [--targets NAME …] [--samplers NAME …] [--data DIRECTORY]
-
-Each row is added to gad_tables.json as it ends; what is in there is not run again. gad.md has
-it. `--full` only prints.
+    python gad_tables.py [--full --json FILE] [--cases NAME …] [--samplers NAME …]
+        [--data DIRECTORY]
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019. 20 000
 iterations of adaptation and 20 000 that are kept, one transition each, from x₀ ~ N(0, I); ESS by
@@ -29,12 +27,10 @@ Python as in `pm.sample`, which costs some 60 µs per draw; "compiled" are those
 share. The paper's are of MATLAB on another machine: compare what is between samplers.
 """
 
-import argparse
-import logging
 import sys
 import time
-import warnings
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +51,7 @@ from gad_targets import (
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -185,6 +181,19 @@ TEN = {(name, label) for name in ("neal", "australian") for label in list(SAMPLE
 # ---- chains -------------------------------------------------------------------------------------
 
 
+def plan(options):
+    """Yield the samplers on each target whose data are here."""
+    for name in options.cases or TARGETS:
+        try:
+            target = NEAL if name == "neal" else load(name, options.data)
+        except NoData as reason:
+            print(reason)
+            continue
+        for label in SAMPLERS:
+            what = {"target": name, "sampler": label}
+            yield what, partial(measure, name, target, label, options.full)
+
+
 def measure(name, target, label, full):
     """Run a sampler's chains, and return their row."""
     sampler = SAMPLERS[label]
@@ -203,14 +212,12 @@ def measure(name, target, label, full):
     ess = np.array([effective_sizes(one) for one in x]) * (DRAWS / draws)
     longer = (sampler.tune + DRAWS) / (tune + draws)
     return {
-        "target": name,
-        "sampler": label,
         "draws": draws,
         "ess": np.quantile(ess, [0, 0.5, 1], axis=1).round(1).tolist(),
         "seconds": (longer * np.array(seconds)).round(2).tolist(),
         "compiled": compiled,
         "acceptance": round(float(np.mean(acceptance)), 4),
-    } | pages.when_and_where()
+    }
 
 
 def run_pymc(sampler, target, seed, tune, draws):
@@ -254,12 +261,12 @@ def number(*values):
     """Return the mean of some chains' values, and its standard error."""
     digits = 1 if np.mean(values) < 20 else 0
     mean, *error = with_error(values, digits).split(" ")
-    return " ".join([mean if digits else pages.spaced(int(mean)), *error])
+    return " ".join([mean if digits else benchmark.spaced(int(mean)), *error])
 
 
 def tables(rows):
     """Return the tables of the page: of the paper's two data sets, of four more, and of NUTS."""
-    by_place = {(row["target"], row["sampler"]): row for row in rows}
+    by_place = {key: own[0] for key, own in benchmark.grouped(rows, "target", "sampler").items()}
     found = {}
     for name in TARGETS:
         own = [by_place[name, label] for label in SAMPLERS if (name, label) in by_place]
@@ -267,7 +274,7 @@ def tables(rows):
             found |= {f"{name}, ESS": ess_table(own), f"{name}, rates": rate_table(own)}
         elif own:
             found[name] = short_table(own)
-    return {pages.paper("gad"): found | {"gadMALAf and NUTS": nuts_table(by_place)}}
+    return {benchmark.paper("gad"): found | {"gadMALAf and NUTS": nuts_table(by_place)}}
 
 
 def paper(row):
@@ -283,7 +290,7 @@ def ess_table(rows):
     titles = ["ESS", "paper: least", "median", "largest", "ours: least", "median", "largest"]
     ours = [[number(*ess) for ess in row["ess"]] for row in rows]
     cells = [[title(row), *paper(row)[1], *own] for row, own in zip(rows, ours, strict=True)]
-    return pages.table(titles, cells)
+    return benchmark.table(titles, cells)
 
 
 def rate_table(rows):
@@ -295,7 +302,7 @@ def rate_table(rows):
         own = [accepted, f"{row['acceptance']:.3f}", rate, number(*rates(row))]
         compiled = f"{row['compiled']:.2f}" if row["compiled"] else ""
         cells.append([title(row), *own, number(np.mean(row["seconds"])), compiled])
-    return pages.table(titles, cells)
+    return benchmark.table(titles, cells)
 
 
 def short_table(rows):
@@ -305,7 +312,7 @@ def short_table(rows):
         [title(row), *[number(*chains) for chains in own]]
         for row, own in zip(rows, figures, strict=True)
     ]
-    return pages.table(["sampler", "ESS: least", "median", "largest", "rate"], cells)
+    return benchmark.table(["sampler", "ESS: least", "median", "largest", "rate"], cells)
 
 
 def nuts_table(by_place):
@@ -318,40 +325,15 @@ def nuts_table(by_place):
             compiled = np.divide(gad["ess"][0], gad["compiled"])
             values = [rates(by_place[name, "NUTS, PyMC's"]), rates(gad), compiled]
             means = [float(f"{np.mean(value):.2g}") for value in values]
-            cells.append([title_of_target, *[pages.spaced(round(mean)) for mean in means]])
-    return pages.table(titles, cells)
+            cells.append([title_of_target, *[benchmark.spaced(round(mean)) for mean in means]])
+    return benchmark.table(titles, cells)
 
 
-def main():
-    """Run the chains, and write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--full", action="store_true", help="10 chains, and PyMC's at full length")
-    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS))
-    parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
+def add_options(parser):
+    """Add the options of this script."""
     add_data_option(parser)
-    options = parser.parse_args()
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore")
-    rows = [] if options.full else pages.load(FILE)
-    done = {(row["target"], row["sampler"]) for row in rows}
-    for name in options.targets:
-        try:
-            target = NEAL if name == "neal" else load(name, options.data)
-        except NoData as reason:
-            print(reason)
-            continue
-        for label in options.samplers:
-            if (name, label) not in done:
-                rows.append(measure(name, target, label, options.full))
-                print(rows[-1], flush=True)
-                if not options.full:
-                    pages.save(FILE, rows)
-    if options.full:
-        for lines in tables(rows)[pages.paper("gad")].values():
-            print("", *lines, sep="\n")
-    else:
-        pages.write(tables(rows))
+    parser.add_argument("--full", action="store_true", help="10 chains, and PyMC's at full length")
 
 
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables, add_options=add_options)

@@ -9,14 +9,17 @@ chains.
 """
 
 import argparse
-from concurrent.futures import ProcessPoolExecutor
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from kam_figure5 import CORES, ITERATIONS, KAM, build, run_chain
+from kam_figure5 import ITERATIONS, KAM, build, run_chain
 from kam_targets import LEVELS, TARGETS, deviations
 from scipy import stats
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from benchmark import in_processes
 
 OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "images" / "kam_figure7.png"
 TARGET = "B(0.1, 100)"
@@ -59,20 +62,18 @@ def main():
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
     print(f"{TARGET}, {options.chains} chains, 80 % intervals after {ITERATIONS[TARGET]:,} in all")
-    with ProcessPoolExecutor(CORES) as pool:
-        for i, (sampler, colour) in enumerate(SAMPLERS.items()):
-            seeds = range(options.chains)
-            chains = np.array(list(pool.map(measure, [sampler] * len(seeds), seeds)))
-            means, widths = interval(chains)
-            for axis, mean, width in zip(axes, means, widths, strict=True):
-                x = (CHECKPOINTS + 150 * (i - 2)) / 1000
-                style = {"color": colour, "lw": 1.5, "elinewidth": 1, "capsize": 2}
-                axis.errorbar(x, mean, width, label=sampler, **style)
-            print(
-                f"{sampler:<28}|mean| {means[0, -1]:.2f} ± {widths[0, -1]:.2f}, "
-                f"deviation of the median {means[1, -1]:.2f} ± {widths[1, -1]:.2f} %",
-                flush=True,
-            )
+    for i, (sampler, colour) in enumerate(SAMPLERS.items()):
+        chains = np.array(in_processes(measure, sampler, seeds=range(options.chains)))
+        means, widths = interval(chains)
+        for axis, mean, width in zip(axes, means, widths, strict=True):
+            x = (CHECKPOINTS + 150 * (i - 2)) / 1000
+            style = {"color": colour, "lw": 1.5, "elinewidth": 1, "capsize": 2}
+            axis.errorbar(x, mean, width, label=sampler, **style)
+        print(
+            f"{sampler:<28}|mean| {means[0, -1]:.2f} ± {widths[0, -1]:.2f}, "
+            f"deviation of the median {means[1, -1]:.2f} ± {widths[1, -1]:.2f} %",
+            flush=True,
+        )
     axes[0].set(ylabel="norm of the estimated mean; exact: 0")
     axes[1].set(ylabel="deviation of the 0.5-quantile in %, exact: 0")
     for axis in axes:

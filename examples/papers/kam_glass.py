@@ -41,7 +41,7 @@ from kam_pictures import IMAGES, save
 import pymc_kameleon as pk
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import pages
+import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 STORED, LOOKS = (10, 10_000), (0.3, 0.5, 1)
@@ -76,25 +76,26 @@ def main():
 
     n = 100_000 if options.full else 10_000
     chains = options.chains or (10 if options.full else 4)
-    benchmark = benchmark_of(model, options)
-    features = cubic_features(benchmark).mean(axis=(0, 1)), benchmark.mean(axis=(0, 1))
-    show_benchmark(benchmark)
+    long = benchmark_of(model, options)
+    features = cubic_features(long).mean(axis=(0, 1)), long.mean(axis=(0, 1))
+    show_benchmark(long)
     print(f"{chains} chains of {n:,} iterations, of which {n // 5:,} are burn-in")
     rows = []
     for name, (cls, arguments) in SAMPLERS.items():
-        step = cls(model=model, pseudo_marginal=True, steps_per_draw=EVERY, **arguments)
+        alone = {"pool_tuning": False} if cls.learns_together else {}
+        step = cls(model=model, pseudo_marginal=True, steps_per_draw=EVERY, **alone, **arguments)
         path = options.runs / f"{slug(name)}-{chains}-{n}.zarr"
         dt = run(step, path, n, chains, options.cores, seed=1)
         found = discrepancies(dt["posterior"]["theta"].values, *features)
-        rows.append({"sampler": name} | summary(dt, n, *found) | pages.when_and_where())
+        rows.append({"sampler": name} | summary(dt, n, *found) | benchmark.when_and_where())
         print(rows[-1], flush=True)
-    for lines in tables(rows)[pages.paper("kam")].values():
+    for lines in tables(rows)[benchmark.paper("kam")].values():
         print(*lines, sep="\n")
     if (chains, n) == STORED:
-        pages.save(FILE, rows)
-        pages.write(tables(rows))
+        benchmark.save(FILE, rows)
+        benchmark.write(tables(rows))
     show_costs(model)
-    draw_projection(options.output, benchmark)
+    draw_projection(options.output, long)
     draw_ends(options.output, rows)
 
 
@@ -134,7 +135,7 @@ def run(step, path, n, chains, cores, seed, start=0.0):
     else:
         path.parent.mkdir(exist_ok=True)
         initvals = None if start is None else {"theta": np.full(D, start)}
-        options |= {"initvals": initvals, "pool_tuning": False, "random_seed": seed}
+        options |= {"initvals": initvals, "random_seed": seed}
         dt = pk.sample(draws, tune=tune, chains=chains, store=path, **options)
     if "posterior" not in dt or dt["posterior"]["theta"].shape[:2] != (chains, draws):
         raise SystemExit("Interrupted. When it is started again, it goes on.")
@@ -212,21 +213,23 @@ def summary(dt, n, distance, mmd):
 def tables(rows):
     """Return the tables of the page: the ends, and how much larger KAM's MMD is than others'."""
     *_, end = looks = list(rows[0]["mmd"])
-    lines = ["| | accepted | v | ESS | distance of means | MMD |", "|---" * 6 + "|"]
+    lines = []
     for row in rows:
         cells = [row["sampler"], f"{row['accepted']:.2f}", f"{row['v']:.3f}", f"{row['ess']:.0f}"]
         for values, digits in ((row["distance"], 2), (row["mmd"][end], 0)):
-            cells.append(f"{np.mean(values):.{digits}f} ({error(values):.{digits}f})")
-        lines.append(f"| {' | '.join(cells)} |")
+            cells.append(benchmark.with_error(values, digits))
+        lines.append(cells)
+    lines = benchmark.table(["", "accepted", "v", "ESS", "distance of means", "MMD"], lines)
     mmd = {row["sampler"]: row["mmd"] for row in rows}
     kams, others = [name for name in mmd if "KAM" in name], ["AM-LS", "AM-FS", "SM"]
-    more = [f"| | after | {' | '.join(others)} |", "|---" * 5 + "|"]
+    more = []
     for kam in kams:
         for look in looks:
             pairs = [(mmd[kam][look], mmd[other][look]) for other in others]
             cells = [f"{standardised(*pair):z.1f}".replace("-", "−") for pair in pairs]
-            more.append(f"| {kam} | {pages.spaced(int(look))} | {' | '.join(cells)} |")
-    return {pages.paper("kam"): {"glass": lines, "differences on glass": more}}
+            more.append([kam, benchmark.spaced(int(look)), *cells])
+    more = benchmark.table(["", "after", *others], more)
+    return {benchmark.paper("kam"): {"glass": lines, "differences on glass": more}}
 
 
 def standardised(a, b):
@@ -293,12 +296,12 @@ def draw_ends(directory, rows):
         )
         right.errorbar(np.mean(row["distance"]), i, xerr=error(row["distance"]), **style)
     left.set(xlabel="iterations", ylabel="MMD", xscale="log", yscale="log")
-    left.set_xticks(looks, [pages.spaced(int(look)) for look in looks])
+    left.set_xticks(looks, [benchmark.spaced(int(look)) for look in looks])
     left.set_yticks([30, 50, 100], ["30", "50", "100"])
     left.minorticks_off()
     left.grid(alpha=0.3)
     right.set(xlabel="distance of means", ylim=(len(rows) - 0.5, -0.5), yticks=[])
-    right.set(xlim=(0, None), title=f"after {pages.spaced(int(looks[-1]))}")
+    right.set(xlim=(0, None), title=f"after {benchmark.spaced(int(looks[-1]))}")
     right.grid(alpha=0.3)
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=len(rows))
     save(figure, directory, "kam_figure4.png", shaded=True)

@@ -1,8 +1,8 @@
 """PCAKAM with the paper's proposal density, the mixture over all directions.
 
-    python kam_mixture.py [--chains 40]
+    python kam_mixture.py [--seeds 40]
 
-A minute on two cores, which writes the table of kam.md and docs/kam.md. Given the direction that
+A minute on two cores. Given the direction that
 was drawn, as in `pk.PCAKAM`, the acceptance ratio takes one density at either end. The mixture of
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings",
 ICML 2014, appendix C, proposition 3, takes one for each direction. Both leave the posterior
@@ -13,17 +13,15 @@ coordinates'. Seconds are those of the fastest chain after the burn-in, without 
 besides its transitions. Deviation: of the quantiles, in %, with its standard error.
 """
 
-import argparse
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import arviz as az
 import numpy as np
-from kam_figure5 import CORES, ITERATIONS, run_chain
-from kam_targets import TARGETS, deviations
+from kam_figure5 import ITERATIONS, deviation, run_chain
+from kam_targets import TARGETS
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.jit import jit
@@ -33,11 +31,9 @@ from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.kameleon import kam, pca_kam
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from pages import paper, save, spaced, when_and_where, write
+from benchmark import each, estimate, in_processes, main, paper, spaced, table
 
 FILE = Path(__file__).with_suffix(".json")
-CHAINS = 40
-"""Of the tables."""
 TARGET = "B(0.03, 100)"
 
 
@@ -101,7 +97,7 @@ def build(sampler):
     return SAMPLERS[sampler](model=TARGETS[TARGET].model(), steps_per_draw=10)
 
 
-def measure(sampler, seed):
+def measure_chain(sampler, seed):
     """Return draws, acceptance and seconds per transition of one chain."""
     step = build(sampler)
     x, acceptance, _ = run_chain(step, TARGET, seed)
@@ -114,49 +110,40 @@ def measure(sampler, seed):
     return x, acceptance, np.median(seconds)
 
 
-def main():
-    """Run the chains, and print or write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--chains", type=int, default=CHAINS)
-    seeds = range(parser.parse_args().chains)
-    n = ITERATIONS[TARGET] // 2
-    print(f"{TARGET} in 8 dimensions; {len(seeds)} chains, {n:,} iterations after {n:,} of burn-in")
-    rows = []
-    with ProcessPoolExecutor(CORES) as pool:
-        for sampler in SAMPLERS:
-            jobs = [(sampler, seed) for seed in seeds]
-            chains = pool.map(measure, *zip(*jobs, strict=True))
-            x, acceptance, seconds = map(np.array, zip(*chains, strict=True))
-            ess = min(az.ess(x[:, :, k]) for k in range(x.shape[2])) / (n * len(seeds))
-            took = seconds.min()
-            deviation = [100 * np.abs(deviations(TARGETS[TARGET].level(one))).mean() for one in x]
-            error = np.std(deviation, ddof=1) / np.sqrt(len(deviation))
-            row = {
-                "acceptance": acceptance.mean(),
-                "per_evaluation": ess,
-                "microseconds": 1e6 * took,
-                "deviation": np.mean(deviation),
-                "error": error,
-            }
-            row = {name: round(float(value), 5) for name, value in row.items()}
-            rows.append({"density": sampler} | row | when_and_where())
-            print(rows[-1], flush=True)
-    if len(seeds) == CHAINS:
-        save(FILE, rows)
-        write(tables(rows))
+def plan(options):
+    """Yield what is to be run."""
+    for what, run in each(measure, density=SAMPLERS):
+        yield what, partial(run, seeds=range(options.seeds))
+
+
+def measure(density, seeds=()):
+    """Return what all chains gave."""
+    chains = in_processes(measure_chain, density, seeds=seeds)
+    x, acceptance, seconds = map(np.array, zip(*chains, strict=True))
+    evaluations = ITERATIONS[TARGET] // 2 * len(x)
+    deviations = [deviation(TARGETS[TARGET], one) for one in x]
+    row = {
+        "acceptance": acceptance.mean(),
+        "per_evaluation": min(az.ess(x[:, :, k]) for k in range(x.shape[2])) / evaluations,
+        "microseconds": 1e6 * seconds.min(),
+        "deviation": np.mean(deviations),
+        "error": np.std(deviations, ddof=1) / np.sqrt(len(deviations)),
+    }
+    return {name: round(float(value), 5) for name, value in row.items()}
 
 
 def tables(rows):
     """Return the table, which is on two pages."""
-    titles = ["acceptance", "ESS per 1000 evaluations", "µs per transition", "ESS per second"]
-    lines = [f"| proposal density | {' | '.join(titles)} | deviation, % |", "|---" * 6 + "|"]
+    lines = []
     for row in rows:
         ess, took = 1000 * row["per_evaluation"], row["microseconds"]
         cells = [row["density"], f"{row['acceptance']:.2f}", f"{ess:.2f}", f"{took:.1f}"]
-        cells += [spaced(round(1000 * ess / took)), f"{row['deviation']:.1f} ({row['error']:.1f})"]
-        lines.append(f"| {' | '.join(cells)} |")
+        rate = spaced(round(1000 * ess / took))
+        lines.append([*cells, rate, estimate(row["deviation"], row["error"], 1)])
+    titles = ["acceptance", "ESS per 1000 evaluations", "µs per transition", "ESS per second"]
+    lines = table(["proposal density", *titles, "deviation, %"], lines)
     return {page: {"mixture density": lines} for page in (paper("kam"), "kam.md")}
 
 
 if __name__ == "__main__":
-    main()
+    main(FILE, plan, tables, seeds=40)

@@ -8,7 +8,7 @@ from scipy.integrate import odeint
 from scipy.linalg import expm
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "benchmarks"))
-from pages import load
+from benchmark import load
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_black_box_counts_its_calls_and_its_twin_makes_none(simulators, name):
 
 def test_references_are_of_the_models(simulators):
     rows = load(simulators.FILE)
-    known = {row["model"] for row in rows}
+    known = {row["case"] for row in rows}
     assert known == {name for name, one in simulators.MODELS.items() if one.known is not None}
     for row in rows:
         mean, sd, square = (np.array(row[key]) for key in ("mean", "sd", "square"))

@@ -103,9 +103,9 @@ def test_the_page_has_both_choices_of_problems(script):
         row
         for case, counts in cases.items()
         for row in (
-            {"case": case, "method": "truth", "d": 4},
+            {"case": case, "sampler": "truth", "d": 4},
             *(
-                {"case": case, "method": method, "evaluations": n, "errors": [0.1], "seconds": 1}
+                {"case": case, "sampler": method, "evaluations": n, "errors": [0.1], "seconds": 1}
                 for method, n in zip(("ours 100", "PyVBMC"), counts, strict=True)
             ),
         )

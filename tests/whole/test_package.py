@@ -1,7 +1,6 @@
 """The wheel works outside the checkout, the examples run, and the pages say what is so."""
 
 import importlib
-import json
 import logging
 import os
 import re
@@ -140,26 +139,30 @@ def test_the_table_of_samplers_is_that_of_the_classes():
 
 def test_the_tables_of_reliability_are_those_of_its_runs(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
+    import benchmark
     import reliability
 
-    page = reliability.PAGE.read_text(encoding="utf-8")
-    found = json.loads(reliability.FILE.read_text())
-    assert reliability.with_tables(page, found) == page, "run reliability.py --table"
-    assert {run["sampler"] for run in found["runs"]} == set(reliability.SAMPLERS)
-    assert found["known"].keys() == reliability.CASES.keys()
-    found["runs"][0] |= {"right": False, "told": []}
-    assert "Wrong without a warning: 1" in reliability.with_tables(page, found)
+    rows = benchmark.load(reliability.FILE)
+    [(name, own)] = reliability.tables(rows).items()
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert benchmark.filled(page, own) == page, "run reliability.py --table"
+    assert {row["sampler"] for row in rows} == {"known", *reliability.SAMPLERS}
+    assert {row["case"] for row in rows} == reliability.CASES.keys()
+    run = next(row for row in rows if row["sampler"] != "known")
+    run |= {"right": False, "told": []}
+    lines = reliability.tables(rows)["reliability.md"]["tables"]
+    assert "Wrong without a warning: 1." in lines
 
 
 def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
-    import pages
+    import benchmark
     import peers
 
-    rows = pages.load(peers.FILE)
+    rows = benchmark.load(peers.FILE)
     for name, own in peers.tables(rows).items():
         page = (ROOT / "docs" / name).read_text(encoding="utf-8")
-        assert pages.filled(page, own) == page, "run peers.py --table"
+        assert benchmark.filled(page, own) == page, "run peers.py --table"
     assert {row["case"] for row in rows} == peers.CASES.keys()
     assert {row["of"] for row in rows} == peers.ALL.keys()
     gam = [row for row in rows if row["sampler"] == "GAM" and row["evaluations"] == peers.SHOWN]
@@ -221,13 +224,13 @@ def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
 def test_tables_are_those_of_the_runs(script, number, monkeypatch):
     for folder in ("papers", "benchmarks"):
         monkeypatch.syspath_prepend(ROOT / "examples" / folder)
-    import pages
+    import benchmark
 
     module = importlib.import_module(script)
-    rows = pages.load(module.FILE)
+    rows = benchmark.load(module.FILE)
     for name, tables_of_page in module.tables(rows).items():
         page = (ROOT / "docs" / name).read_text(encoding="utf-8")
-        assert pages.filled(page, tables_of_page) == page, f"run {script}.py"
+        assert benchmark.filled(page, tables_of_page) == page, f"run {script}.py"
         assert all(len(lines) > 3 for lines in tables_of_page.values())
     before = module.tables(rows)
     for row in rows:

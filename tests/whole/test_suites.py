@@ -20,16 +20,16 @@ def suites(monkeypatch):
 
 
 def test_the_tables_are_those_of_the_runs(suites):
-    import pages
+    import benchmark
 
-    rows = pages.load(suites.FILE)
+    rows = benchmark.load(suites.FILE)
     [(name, own)] = suites.tables(rows).items()
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert pages.filled(page, own) == page, "run suites.py --table"
+    assert benchmark.filled(page, own) == page, "run suites.py --table"
     runs = [row for row in rows if "seed" in row]
-    assert len({row["problem"] for row in runs}) >= 30
+    assert len({row["case"] for row in runs}) >= 30
     assert {row["seed"] for row in runs} == set(range(4))
-    [missed] = [row for row in runs if row["problem"] == "Gaussian" and row["seed"] == 2]
+    [missed] = [row for row in runs if row["case"] == "Gaussian" and row["seed"] == 2]
     missed["off"]["mean of summary"] = 0.3
     assert any("Gaussian | 2" in line for line in suites.tables(rows)["suites.md"]["silent"])
 
@@ -126,12 +126,14 @@ def test_without_a_suite_its_problems_are_left_out(suites, tmp_path, capsys):
 
 def test_a_toy_of_pints_runs(suites, tmp_path):
     pytest.importorskip("pints")
+    import benchmark
+
     toys = suites.of_pints()
     assert len(toys) >= 30
     file = tmp_path / "suites.json"
     toy = toys["Gaussian"]._replace(budget=200)
-    suites.measured(
-        file, [({"problem": "Gaussian", "what": "truth"}, lambda: suites.known_of(toy))]
+    benchmark.measured(
+        file, [({"case": "Gaussian", "what": "truth"}, lambda: suites.known_of(toy))]
     )
     row = suites.run("Gaussian", toy, 0, file)
     assert row["evaluations"] <= 200

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -115,13 +116,10 @@ def sample(url, evaluations):
     """Sample the model of a server."""
     with build_model(url):
         begun = time.perf_counter()
-        dt = pk.sample(
-            max_evaluations=evaluations,
-            max_concurrent=WORKERS,
-            cores=WORKERS,
-            random_seed=1,
-            progressbar=False,
-        )
+        with ThreadPoolExecutor(WORKERS) as threads:
+            dt = pk.sample(
+                max_evaluations=evaluations, executor=threads, random_seed=1, progressbar=False
+            )
         rounds = (time.perf_counter() - begun) / SECONDS
         print(pk.summary(dt))
     print(f"{evaluations} evaluations in {rounds:.0f} times what one takes.")

@@ -207,7 +207,7 @@ class CompiledLogp:
         self.address = function_address(function)
         self.others = address_array([function_address(f) for f in others])
 
-    is_estimate = is_watched = False
+    is_estimate = is_watched = looks_again = False
     n_trials = 0
     watch, failure = Watch.fresh(0), ""
 

@@ -101,8 +101,6 @@ def target_accept(d):
 def check_sampler(step):
     """Raise a ValueError if a step that is to keep estimates cannot."""
     name, layout = type(step).__name__, step.layout
-    if step.needs_exact_logp:
-        raise ValueError(f"{name} cannot be pseudo_marginal: {step.needs_exact_logp}. {CURE}")
     if not layout.covers_all:
         others = [var.name for var in step.model.value_vars if var.name not in layout.shapes]
         raise ValueError(

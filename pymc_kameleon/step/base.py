@@ -119,8 +119,8 @@ class KameleonStep(ArrayStepShared):
     follows : bool
         Whether a chain of `pk.sample` goes to where the first one has come, if no dip of the
         log-density is in between.
-    tunes_acceptance : bool
-        Whether `target_accept` is an option.
+    tunes_acceptance, may_keep_adapting : bool
+        Whether `target_accept` and `keep_adapting` are options.
     own_arithmetic : str
         What a run computes besides evaluations, for people, where it cannot be measured before and
         may be long.
@@ -170,6 +170,7 @@ class KameleonStep(ArrayStepShared):
     arrives_roughly: ClassVar[bool] = False
     follows: ClassVar[bool] = False
     tunes_acceptance: ClassVar[bool] = True
+    may_keep_adapting: ClassVar[bool] = True
     own_arithmetic: ClassVar[str] = ""
     derivatives: ClassVar[int] = 0
     needs_exact_logp: ClassVar[str] = ""
@@ -227,15 +228,17 @@ class KameleonStep(ArrayStepShared):
     ):
         name = type(self).__name__
         given = {
-            "target_accept": target_accept,
-            "keep_gradients": keep_gradients or None,
-            "pool_tuning": None if pool_tuning is True else pool_tuning,
+            "target_accept": (target_accept, None),
+            "keep_adapting": (keep_adapting, False),
+            "keep_gradients": (keep_gradients, False),
+            "pool_tuning": (pool_tuning, True),
+            "pseudo_marginal": (pseudo_marginal, False),
+            "blocked": (blocked, True),  # which PyMC passes
         }
-        lacking = options_unknown_to(type(self))
-        unknown |= {own: given[own] for own in lacking if given[own] is not None}
+        for option in options_unknown_to(type(self)):
+            value, default = given[option]
+            unknown |= {} if value is default else {option: value}
         check_names(type(self), unknown)
-        if not blocked:
-            raise ValueError(f"{name} moves its variables together; blocked=False is impossible.")
         self.model = pm.modelcontext(model)
         own = own_variables(name, vars, self.model)
         with one_thread_compiles:

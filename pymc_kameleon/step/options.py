@@ -54,7 +54,7 @@ pool_tuning : bool, optional
 pseudo_marginal : bool, optional
     Say that the log-density is the log of an unbiased estimate, whose random numbers come from
     ``pk.noise_seed()``: see docs/pseudo_marginal.md. The estimate where the chain is, is kept until
-    a move is accepted, so that the draws are exact. Not for samplers that use the gradient.""",
+    a move is accepted, so that the draws are exact.""",
     "model": """
 model : pm.Model, optional
     Taken from the context by default.""",
@@ -67,9 +67,6 @@ initial_point : dict, optional
     "compile_kwargs": """
 compile_kwargs : dict, optional
     Passed to PyTensor. A mode that does not use numba makes the sampler slower.""",
-    "blocked": """
-blocked : bool, optional
-    Only True is possible: the variables are moved together.""",
 }
 """What it says at ``{common parameters}``, except what the sampler says itself."""
 
@@ -96,6 +93,9 @@ def options_unknown_to(cls):
     """Return those of the common options that a sampler's class does not have."""
     has = {
         "target_accept": cls.tunes_acceptance,
+        "keep_adapting": cls.may_keep_adapting,
+        "pseudo_marginal": not cls.needs_exact_logp,
+        "blocked": False,
         "keep_gradients": cls.derivatives > 0,
         "pool_tuning": cls.learns_together or cls.follows,
     }

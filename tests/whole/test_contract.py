@@ -292,7 +292,10 @@ def test_signature_and_documentation(sampler):
     assert next(iter(parameters)) == "vars"
     assert parameters["vars"].default is None
     keywords = [name for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
-    assert set(COMMON) - ({"target_accept"} if sampler.cls is pk.CMTM else set()) <= set(keywords)
+    lacking = {"target_accept"} if sampler.cls is pk.CMTM else set()
+    lacking |= set() if sampler.cls.may_keep_adapting else {"keep_adapting"}
+    assert set(COMMON) - lacking <= set(keywords)
+    assert not lacking & set(keywords)
     assert len(keywords) == len(parameters) - 1
     documentation = inspect.getdoc(sampler.cls)
     for name in parameters:
@@ -355,7 +358,6 @@ def test_an_unknown_option_names_the_nearest(mixed_model):
 
 def test_refuses_impossible_options(mixed_model):
     for option, values in {
-        "blocked": [False],
         "steps_per_draw": [0, 2.5, 10.0, "a", True],
         "target_accept": [0, 1.0, np.nan, "a"],
         "keep_adapting": [1],
@@ -396,7 +398,6 @@ def test_refuses_impossible_regions(mixed_model):
 def test_common_options_arrive(sampler, mixed_model):
     """Each one is handed on to the base class, which refuses these."""
     for option, value in {
-        "blocked": False,
         "steps_per_draw": 0,
         "target_accept": 0,
         "keep_adapting": 1,

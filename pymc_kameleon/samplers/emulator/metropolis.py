@@ -303,8 +303,6 @@ class EmulatorMetropolis(SurrogateMetropolis):
     target_accept : float, optional
         Acceptance rate that the scale of the random walk is tuned to; 0.234, or 0.44 in one
         dimension. The better the emulator, the more of its moves are accepted.
-    keep_adapting : bool, optional
-        Only False is possible: an emulator that follows the chain would bias it.
     {common parameters}
 
     Notes

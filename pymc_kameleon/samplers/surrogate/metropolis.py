@@ -326,8 +326,6 @@ class SurrogateMetropolis(KameleonStep):
         Acceptance rate that the scale of the random walk is tuned to; 0.234, or 0.44 in one
         dimension. The moves by the surrogate have no scale: the better it is, the more of them are
         accepted.
-    keep_adapting : bool, optional
-        Only False is possible: a surrogate that follows the chain would bias it.
     {common parameters}
 
     Notes
@@ -371,6 +369,7 @@ class SurrogateMetropolis(KameleonStep):
     """
 
     name = "surrogate_metropolis"
+    may_keep_adapting = False  # a surrogate that follows the chain would bias it
     needs_exact_logp = "its surrogate is fitted to values that it takes to be exact"
     stats = Stats
     algorithm = Algorithm(transition, adapt, derived, report)
@@ -393,11 +392,6 @@ class SurrogateMetropolis(KameleonStep):
     def __init__(self, vars=None, *, expensive=None, **common):
         if expensive is not None:
             checked_bool("expensive", expensive)
-        if common.get("keep_adapting"):
-            raise ValueError(
-                "keep_adapting is impossible: a surrogate that follows the chain would bias it. "
-                "Tune longer instead."
-            )
         self.settings = {"expensive": expensive}
         self._prior_of_look = []  # which all copies share
         super().__init__(vars, **common)

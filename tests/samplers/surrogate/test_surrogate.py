@@ -712,11 +712,6 @@ def test_shares_follow_worth_per_cost():
         assert (shares >= least).all()
 
 
-def test_keep_adapting_is_refused():
-    with pytest.raises(ValueError, match=r"keep_adapting is impossible.*Tune longer"):
-        pk.SurrogateMetropolis(model=normal(2), keep_adapting=True)
-
-
 def test_what_calls_python_is_expensive_by_default():
     cheap, expensive = surrogate_effort.CHEAP, surrogate_effort.EXPENSIVE
     for model, by_default in ((normal(2), cheap), (box()[1], expensive)):

@@ -11,6 +11,7 @@ from pymc_kameleon.result.opening import evaluations_in, opened
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.evaluations import calls_in
 from pymc_kameleon.samplers.emulator.learning import VARIANTS, drops, unpacked
+from pymc_kameleon.samplers.surrogate.emulator import emulator_of, is_of_surrogate
 from pymc_kameleon.step.messages import counted
 
 MOST_CALLS = 900
@@ -27,30 +28,33 @@ MOST_NAMED = 6
 
 
 def emulator(dt, name=None):
-    """Return the emulator of a black box, fitted to what a run has evaluated.
+    """Return the emulator of a black box, or of the log-density, that a run has fitted.
 
     Parameters
     ----------
     dt : DataTree or path
-        A result of ``pk.sample`` with pk.EmulatorMetropolis, also from a file. The model is not
-        needed.
+        A result of ``pk.sample``, also from a file. The model is not needed.
     name : str, optional
-        That of the black box, if there are several.
+        The name of the black box, if there are several.
 
     Returns
     -------
-    SimulatorEmulator
-        ``emulator(x)`` takes inputs (..., p), and returns outputs (..., q); it has ``error(x)`` and
-        ``gradient(x)``.
+    SimulatorEmulator or Emulator
+        For a result of EmulatorMetropolis ``emulator(x)`` takes inputs (..., p) of the black box,
+        and returns outputs (..., q); it has ``error(x)`` and ``gradient(x)``. For a result of
+        SurrogateMetropolis it takes coordinates (..., d), unconstrained, in the order of its
+        attribute ``coordinates``, and returns log-densities (...) with the constant and the
+        Jacobian of transforms, as ``model.logp()`` does; ``error`` says how good they are.
 
     Raises
     ------
     ValueError
-        If the result keeps no evaluations, or there is no such black box.
+        If the result keeps no evaluations, there is no such black box, or nothing was fitted.
 
     Notes
     -----
-    It knows the simulator best where the posterior is, and little where the run has never been.
+    It is good where the posterior is, and poor where the run has never been. Of the surrogates of
+    several chains it is the one with the least error.
 
     Examples
     --------
@@ -59,7 +63,12 @@ def emulator(dt, name=None):
     >>> emulator = pk.emulator(dt)  # doctest: +SKIP
     >>> outputs, errors = emulator([0.3, 0.7]), emulator.error([0.3, 0.7])  # doctest: +SKIP
     """
-    known = {calls.described["label"]: calls for calls in calls_in(evaluations_in(opened(dt)))}
+    dt = opened(dt)
+    if is_of_surrogate(dt):
+        if name is not None:
+            raise ValueError(f"name is for black boxes: {name!r} has no emulator of its own here.")
+        return emulator_of(dt)
+    known = {calls.described["label"]: calls for calls in calls_in(evaluations_in(dt))}
     if name is None and len(known) == 1:
         [name] = known
     if name not in known:

@@ -568,9 +568,3 @@ def test_a_poor_emulator_is_called_one(step, result, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     pk.expectation(few, lambda v: v["u"])
     assert any(said.startswith("The emulator corrects no averages") for said in messages(caplog))
-
-
-def test_there_is_no_surrogate_of_the_log_density(result):
-    for sampler in (pk.SurrogateMetropolis, pk.EmulatorMetropolis):
-        with pytest.raises(ValueError, match=r"emulates the black boxes alone.*pk\.emulator"):
-            sampler.surrogate(result)

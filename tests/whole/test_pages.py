@@ -257,7 +257,7 @@ PUBLIC |= {f"samplers.kernels.{name}": getattr(pk.samplers.kernels, name) for na
 PUBLIC |= {f"baselines.{name}": getattr(pk.baselines, name) for name in pk.baselines.__all__}
 PUBLIC |= {"samplers.Decay": pk.samplers.Decay}
 PUBLIC |= {f"testing.{name}": getattr(pk.testing, name) for name in ("check_step", "report")}
-EXAMPLES = PUBLIC | {"SurrogateMetropolis.surrogate": pk.SurrogateMetropolis.surrogate}
+EXAMPLES = PUBLIC
 
 
 def examples(thing):

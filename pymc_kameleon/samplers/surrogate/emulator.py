@@ -129,6 +129,13 @@ def learned(parameters):
     return fitted | {f"surrogate_{name}": quantity for name, quantity in quantities.items()}
 
 
+def is_of_surrogate(dt):
+    """Return whether a result is one of SurrogateMetropolis, perhaps beside other steps."""
+    learned = getattr(dt, "children", {}).get(LEARNED_GROUP, ())
+    has_fitted = any(name == "n_centres" or name.endswith("_n_centres") for name in learned)
+    return has_fitted and EMULATOR_MOVES not in dt.children
+
+
 def emulator_of(dt, chain=None):
     """Return the Emulator of a result, of a chain or of the one with the least error."""
     own = _learned_group(dt)
@@ -173,27 +180,12 @@ def emulator_from(own):
 
 def _learned_group(dt):
     """Return what the chains of a result learned, if that is by one step SurrogateMetropolis."""
-    if not isinstance(dt, xr.DataTree) or LEARNED_GROUP not in dt.children:
-        raise ValueError(
-            "An emulator is made of a result of pk.sample, a DataTree with the group 'learned'. "
-            "pm.sample does not keep what its steps have learned: use pk.sample."
-        )
     own = dt[LEARNED_GROUP].to_dataset()
     if any(name.endswith("_n_centres") for name in own):
         raise ValueError(
             "There is no emulator of this result: several steps have moved its variables, and each "
             "surrogate is of the log-density of some given the others. Let one SurrogateMetropolis "
             "move all."
-        )
-    if EMULATOR_MOVES in dt.children:
-        raise ValueError(
-            "There is no surrogate of the log-density in this result: EmulatorMetropolis emulates "
-            "the black boxes alone, and the rest of the model is exact. See pk.emulator(dt)."
-        )
-    if "n_centres" not in own:
-        raise ValueError(
-            f"There is no surrogate in this result of {own.attrs.get('samplers')}: only "
-            "SurrogateMetropolis fits one."
         )
     if "chain" not in own.dims:
         raise ValueError("The result has no dimension chain. Select one as dt.isel(chain=[0]).")

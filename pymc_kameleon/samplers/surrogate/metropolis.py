@@ -755,45 +755,6 @@ class SurrogateMetropolis(KameleonStep):
         has_looked = self.tuning.found.n_found[0] > 0 or max(self._budget_of_look) > 0
         return [problems.explain_no_look(has_looked or self.is_one_of_many)]
 
-    @classmethod
-    def surrogate(cls, dt, chain=None):
-        """Return the log-density that tuning has fitted, as a function: an emulator of the model.
-
-        Parameters
-        ----------
-        dt : DataTree
-            A result of ``pk.sample``, perhaps from a file.
-        chain : int, optional
-            The chain whose surrogate is wanted. By default, that with the least error.
-
-        Returns
-        -------
-        Emulator
-            Takes coordinates of any number of points (..., d), unconstrained, in the order of its
-            attribute `coordinates`; returns log-densities (...), with the constant and with the
-            Jacobian of transforms, as ``model.logp()`` does. `error` says how good they are.
-
-        Raises
-        ------
-        ValueError
-            If `dt` holds no surrogate.
-
-        Notes
-        -----
-        A model of which an evaluation takes seconds becomes a function of microseconds, for plots,
-        profiles, and searches of a maximum. The chains learn it while tuning, most of it where the
-        posterior is. Chains that learned together share it, and others each have their own.
-
-        Examples
-        --------
-        >>> with model:
-        ...     dt = pk.sample(step=pk.SurrogateMetropolis())
-        >>> emulator = pk.SurrogateMetropolis.surrogate(dt)
-        >>> names = emulator.coordinates  # ["a", "b"]
-        >>> two_log_densities = emulator([[0.3, 0.7], [0.4, 0.7]])
-        """
-        return emulator.emulator_of(dt, chain)
-
     def _learned(self):
         parameters = self.parameters
         shares = "Probabilities of a walk, a reference move, and one by the surrogate."

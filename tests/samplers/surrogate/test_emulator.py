@@ -13,6 +13,7 @@ from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.surrogate import emulator as surrogate_emulator
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.density import Surrogate
+from pymc_kameleon.samplers.surrogate.emulator import emulator_of
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
 from pymc_kameleon.step.learned import learned_dataset
 
@@ -40,7 +41,7 @@ def unconstrained(posterior):
 
 
 def test_it_is_the_log_density_of_the_model(step, result):
-    emulator = pk.SurrogateMetropolis.surrogate(result)
+    emulator = pk.emulator(result)
     assert emulator.coordinates == NAMES
     logp, x = step.model.compile_logp(), unconstrained(result["posterior"])
     true = [
@@ -51,7 +52,7 @@ def test_it_is_the_log_density_of_the_model(step, result):
     assert found.shape == x.shape[:2]
     assert np.median(np.abs(found - true)) < 2 * emulator.error < 0.2
     assert emulator.posterior_error == pytest.approx(np.abs(found - true).mean(), rel=1e-3)
-    part = pk.SurrogateMetropolis.surrogate(result.isel(draw=slice(5, None, 2)))
+    part = pk.emulator(result.isel(draw=slice(5, None, 2)))
     expected = np.abs(found - true)[:, 5::2].mean()
     assert part.posterior_error == pytest.approx(expected, rel=1e-3)
     u = x - emulator.mean
@@ -66,22 +67,22 @@ def test_it_is_what_the_moves_went_by(result):
     assert known
     for k in known:
         x, log_s = last["state_x"].values[k], last["state_log_s"].values[k, 0]
-        assert pk.SurrogateMetropolis.surrogate(result, k)(x) == pytest.approx(log_s, abs=1e-6)
+        assert emulator_of(result, k)(x) == pytest.approx(log_s, abs=1e-6)
 
 
 @pytest.mark.slow
 def test_files_hold_it(result, tmp_path):
-    emulator = pk.SurrogateMetropolis.surrogate(result)
+    emulator = pk.emulator(result)
     x = emulator.mean + np.linspace(-1, 1, 5)[:, None]
     result.to_netcdf(tmp_path / "run.nc")
-    loaded = pk.SurrogateMetropolis.surrogate(xr.load_datatree(tmp_path / "run.nc"))
+    loaded = pk.emulator(xr.load_datatree(tmp_path / "run.nc"))
     for other in (loaded, pickle.loads(pickle.dumps(emulator))):
         np.testing.assert_array_equal(other(x), emulator(x))
         assert repr(other) == repr(emulator)
 
 
 def test_it_says_what_it_is(result):
-    emulator = pk.SurrogateMetropolis.surrogate(result, chain=1)
+    emulator = emulator_of(result, chain=1)
     n = result["learned"]["n_centres"].values[1]
     assert repr(emulator) == (
         f"Emulator(unconstrained log-density of {', '.join(NAMES)}; "
@@ -149,20 +150,20 @@ def test_each_chain_has_its_own():
         mean, factor = chain.parameters.mean, chain.parameters.factor
         expected = fit.values(chain.parameters.surrogate, u)
         assert (expected.min(), expected.max()) < (-127, -119)
-        emulator = pk.SurrogateMetropolis.surrogate(result_of(*chains), chain=k)
+        emulator = emulator_of(result_of(*chains), chain=k)
         np.testing.assert_allclose(emulator(mean + u @ factor.T), expected, rtol=1e-12)
         np.testing.assert_allclose(emulator.covariance, factor @ factor.T)
     with pytest.raises(ValueError, match="No surrogate was fitted in chain 2"):
-        pk.SurrogateMetropolis.surrogate(result_of(*chains), chain=2)
+        emulator_of(result_of(*chains), chain=2)
     with pytest.raises(ValueError, match=r"one of \[0, 1, 2\], not 3"):
-        pk.SurrogateMetropolis.surrogate(result_of(*chains), chain=3)
+        emulator_of(result_of(*chains), chain=3)
 
 
 @pytest.mark.parametrize("others", [(), (Chain(9, error=2.0),)])
 def test_a_quadratic_needs_no_points(others):
     chain = Chain(0)
     parameters, u = chain.parameters, np.random.default_rng(3).standard_normal((9, 2))
-    emulator = pk.SurrogateMetropolis.surrogate(result_of(chain, *others))
+    emulator = pk.emulator(result_of(chain, *others))
     found = emulator(parameters.mean + u @ parameters.factor.T)
     np.testing.assert_allclose(found, fit.values(parameters.surrogate, u), rtol=1e-12)
     assert repr(emulator).endswith("error 1, a quadratic)")
@@ -170,21 +171,23 @@ def test_a_quadratic_needs_no_points(others):
 
 def test_the_best_is_taken():
     chains = [Chain(9, error=2.0), Chain(9, error=0.5, seed=2), Chain(0, error=np.nan)]
-    emulator = pk.SurrogateMetropolis.surrogate(result_of(*chains))
+    emulator = pk.emulator(result_of(*chains))
     assert emulator.error == 0.5
     np.testing.assert_array_equal(emulator.mean, chains[1].parameters.mean)
 
 
 def test_there_may_be_none(step):
-    find = pk.SurrogateMetropolis.surrogate
+    find = pk.emulator
     with pytest.raises(ValueError, match=r"No surrogate was fitted in this result.*tune=0"):
         find(sample(step, tune=0))
-    with pytest.raises(ValueError, match=r"group 'learned'\. pm.sample does not keep"):
+    with pytest.raises(ValueError, match=r"no group 'evaluations'.* pm.sample does not"):
         find(xr.DataTree.from_dict({"posterior": xr.Dataset()}))
-    with pytest.raises(ValueError, match=r"group .learned"):
+    with pytest.raises(ValueError, match=r"takes results of pk\.sample, or their paths"):
         find(result_of(Chain(9))["learned"].to_dataset())
-    with pytest.raises(ValueError, match=r"of \[\"RWM\(\[a, .* only SurrogateMetropolis"):
+    with pytest.raises(ValueError, match="no group 'evaluations'"):
         find(sample(pk.baselines.RWM(model=step.model)))
+    with pytest.raises(ValueError, match="name is for black boxes: 'f' has no emulator"):
+        find(result_of(Chain(9)), "f")
     several = learned_dataset([[Chain(9), Chain(9)]])
     with pytest.raises(ValueError, match="several steps"):
         find(xr.DataTree.from_dict({"learned": several}))

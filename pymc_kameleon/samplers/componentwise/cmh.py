@@ -96,7 +96,7 @@ class CMH(sweeps.Componentwise):
 
     .. math:: z \sim N(x_k, \sigma_k^2), \qquad k = 1, \ldots, d
 
-    The baseline of :class:`CMTM`, and often as good per evaluation: for posteriors whose
+    The baseline of :class:`.CMTM`, and often as good per evaluation: for posteriors whose
     coordinates hardly correlate, whatever their scales.
 
     Parameters

@@ -91,7 +91,7 @@ class Barker(LearnedShape):
         P(w_i = s\xi_i) = \frac{1}{1 + \exp(-s\xi_i u_i)}, \quad u = L^\top \nabla\log\pi(x)
 
     The gradient decides on directions only, not on lengths, so that steep places, heavy tails and
-    badly chosen scales do little harm. Where the posterior is well behaved :class:`GadMALA` moves
+    badly chosen scales do little harm. Where the posterior is well behaved :class:`.GadMALA` moves
     farther per gradient.
 
     Parameters
@@ -108,7 +108,7 @@ class Barker(LearnedShape):
         \prod_i \frac{1 + \exp(-w_i u_i)}{1 + \exp(w_i u'_i)}\Bigr)
 
     [LZ, equation 17]. The statistic ``scaling`` is s. LLᵀ is the covariance of the past, learned
-    as by :class:`GAM`; a transition evaluates the log-density and its gradient once. Deviation:
+    as by :class:`.GAM`; a transition evaluates the log-density and its gradient once. Deviation:
     [LZ] learn the covariance by the recursion alone.
 
     References

@@ -398,7 +398,7 @@ class GadRWM(GradientAdaptive):
     .. math:: y = x + s L \xi, \qquad \xi \sim N(0, I)
 
     L climbs the objective :math:`E[\min(0, \log r)] + \beta \sum_i \log L_{ii}`. After tuning the
-    gradient is of no use to it, so :class:`GadMALA` is better where there is one.
+    gradient is of no use to it, so :class:`.GadMALA` is better where there is one.
 
     Parameters
     ----------

@@ -194,7 +194,7 @@ class MALA(OneScale):
 
     .. math:: y = x + \tfrac{1}{2} s^2 \nabla \log \pi(x) + s \xi, \qquad \xi \sim N(0, I)
 
-    The baseline of :class:`GadMALA`, which learns the scales and correlations of the variables:
+    The baseline of :class:`.GadMALA`, which learns the scales and correlations of the variables:
     prefer that one unless they are all alike.
 
     Parameters

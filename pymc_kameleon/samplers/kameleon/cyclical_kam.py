@@ -297,7 +297,7 @@ class CyclicalKAM(LearnedShape):
     r"""Cyclical kernel adaptive Metropolis: KAM for posteriors with several modes.
 
     While tuning, the chain searches for modes. Afterwards every cycle of transitions first
-    explores, with jumps between the modes found, and then moves locally, as :class:`KAM` does.
+    explores, with jumps between the modes found, and then moves locally, as :class:`.KAM` does.
 
     Parameters
     ----------

@@ -371,7 +371,7 @@ class KAM(LearnedSubsample):
 
     with a kernel k, H the centring matrix, and a subsample z of the chain's past. The
     proposal follows the local shape of the posterior, which the past has shown; no gradient is
-    needed. On most posteriors, curved ones included, :class:`GAM` has more effective draws per
+    needed. On most posteriors, curved ones included, :class:`.GAM` has more effective draws per
     evaluation and per second.
 
     Parameters
@@ -399,7 +399,7 @@ class KAM(LearnedSubsample):
     -----
     The statistic ``scaling`` is ν; ``bandwidth`` is σ, that of the kernel. [KAM] writes n for m.
 
-    For 70 % of tuning the chain is an adaptive Metropolis walk (:class:`GAM`) that learns C;
+    For 70 % of tuning the chain is an adaptive Metropolis walk (:class:`.GAM`) that learns C;
     without whitening, for 10 %. Up to 85 % z is drawn from distinct states of the newest half of
     the past; in the rest only ν is tuned. Memory is bounded: max(2000, 8 m) states of the past.
 

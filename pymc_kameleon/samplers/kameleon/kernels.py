@@ -63,7 +63,7 @@ class Matern:
     order : float, optional
         v, from 1.5 to 30: the kernel has to be differentiable. 4 as in [cKAM].
     bandwidth : float or {"median", "knn"}, optional
-        ℓ; as for :class:`Gaussian`.
+        ℓ; as for :class:`.Gaussian`.
 
     Raises
     ------

@@ -368,7 +368,7 @@ class PCAKAM(kam.LearnedSubsample):
         \qquad w_j = M_u H \alpha_j, \quad j \sim \omega
 
     with α_j the leading eigenvectors of the centred kernel matrix of z, a subsample of the chain's
-    past, and the other symbols as for :class:`KAM`. Its transitions cost O(m d), those of KAM
+    past, and the other symbols as for :class:`.KAM`. Its transitions cost O(m d), those of KAM
     O(m d²).
 
     Parameters
@@ -380,10 +380,10 @@ class PCAKAM(kam.LearnedSubsample):
     n_subsample : int, optional
         m, the number of points of z; 25 d by default, at least 50 and at most 200.
     gamma : float or pk.samplers.Decay, optional
-        γ, the exploration scale; as for :class:`KAM`, but 0.6 of the best random walk's
+        γ, the exploration scale; as for :class:`.KAM`, but 0.6 of the best random walk's
         scale by default: it alone moves the coordinates across the direction drawn.
     whiten : bool, optional
-        Work in coordinates C⁻¹x; as for :class:`KAM`.
+        Work in coordinates C⁻¹x; as for :class:`.KAM`.
     scale_bounds : (float, float), optional
         Least and largest ν_j. By default within 1/10 and 10 times its first guess.
     {common parameters}
@@ -391,12 +391,12 @@ class PCAKAM(kam.LearnedSubsample):
     Notes
     -----
     The statistic ``scaling`` is :math:`\sum_j \omega_j \nu_j`. Tuning has the phases of
-    :class:`KAM`. Times at which z and its directions are learned grow by a factor of at least
+    :class:`.KAM`. Times at which z and its directions are learned grow by a factor of at least
     1.5, since that takes an eigenvalue problem of size m. Subspace iteration solves it. ω_j is
     proportional to the eigenvalue; each ν_j is tuned by its own acceptance, and carried over by
     rank. Where it is at its lower bound, and acceptance still too low, γ gives way, unless it was
     given. The default of ``target_accept`` is 0.44, as in one dimension, which is what ν_j moves.
-    The walk before has that of :class:`GAM`.
+    The walk before has that of :class:`.GAM`.
 
     Deviation: the proposal density in the acceptance ratio is that given the direction drawn. That
     of the mixture over all directions, as in the paper, leaves the posterior invariant as well, but

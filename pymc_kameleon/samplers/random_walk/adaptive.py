@@ -75,7 +75,7 @@ class AM(LearnedShape):
 
     .. math:: y \sim N(x, \lambda\Sigma), \qquad \lambda = 2.38^2/d
 
-    The classical baseline. Prefer :class:`GAM`, which also tunes λ. See docs/random_walk.md.
+    The classical baseline. Prefer :class:`.GAM`, which also tunes λ. See docs/random_walk.md.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class AM(LearnedShape):
     Notes
     -----
     Σ learns from the state after the move [AT, algorithm 2]. In the first half of tuning, as long
-    as it is seeded afresh, λ is tuned as in :class:`GAM`, to ``target_accept``; with a learning
+    as it is seeded afresh, λ is tuned as in :class:`.GAM`, to ``target_accept``; with a learning
     rate of your own only until Σ is seeded.
 
     References
@@ -140,13 +140,13 @@ class RBAM(LearnedShape):
     Parameters
     ----------
     learning_rate : float or pk.samplers.Decay, optional
-        η at transition t; as for :class:`AM`.
+        η at transition t; as for :class:`.AM`.
     {common parameters}
 
     Notes
     -----
     Σ learns from x before the move and the proposal y, weighted by its acceptance probability
-    [AT, algorithm 3]: the expectation of :class:`AM`'s update over acceptance.
+    [AT, algorithm 3]: the expectation of :class:`.AM`'s update over acceptance.
 
     Examples
     --------
@@ -190,12 +190,12 @@ class GAM(KeepsControls, LearnedShape):
     .. math:: y = x + \sqrt{\lambda}\, L \xi, \qquad \xi \sim N(0, I), \quad LL^\top = \Sigma
 
     Σ is learned from the chain and λ tuned to the acceptance rate. The first choice without a
-    gradient for many parameters; for up to about 40 see :class:`SurrogateMetropolis`.
+    gradient for many parameters; for up to about 40 see :class:`.SurrogateMetropolis`.
 
     Parameters
     ----------
     learning_rate : float or pk.samplers.Decay, optional
-        η at transition t; as for :class:`AM`.
+        η at transition t; as for :class:`.AM`.
     scale_bounds : (float, float), optional
         Least and largest √λ; by default within a factor of 1e6 of 2.38/√d, where it starts.
     control_variates : bool, optional

@@ -92,7 +92,7 @@ class RAM(LearnedShape):
     .. math:: y = x + L\xi, \qquad \xi \sim N(0, I)
 
     The recursion needs no second moments, so it suits posteriors with heavy tails. Otherwise
-    :class:`GAM` learns faster.
+    :class:`.GAM` learns faster.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class RAM(LearnedShape):
         \frac{\xi\xi^\top}{|\xi|^2}\Bigr)L^\top, \qquad \eta_t = \min(1, d\,t^{-2/3})
 
     by a rank-one update or downdate in O(d²), in the last quarter of tuning. Deviation: before, the
-    sampler is :class:`GAM`, without which a far start, or a posterior of high condition number, is
+    sampler is :class:`.GAM`, without which a far start, or a posterior of high condition number, is
     learned too slowly.
 
     References

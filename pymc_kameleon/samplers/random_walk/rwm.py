@@ -46,7 +46,7 @@ class RWM(OneScale):
     .. math:: y = x + \nu \xi, \qquad \xi \sim N(0, I)
 
     The baseline of the other samplers: it suits posteriors whose parameters have similar scales
-    and hardly correlate. Otherwise prefer :class:`GAM`.
+    and hardly correlate. Otherwise prefer :class:`.GAM`.
 
     Parameters
     ----------

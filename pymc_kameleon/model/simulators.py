@@ -31,6 +31,7 @@ from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.noise import NOISE_SEED
+from pymc_kameleon.model.python_calls import WrongReturn
 from pymc_kameleon.model.simulator_calls import UNNAMED, NotEmulated, boxes_called
 
 LOOK_SEED = 0
@@ -236,6 +237,8 @@ class _Start:
         for self.n_trials in range(1, MOST_TRIALS + 1):
             try:
                 return compute(self._near(rng, AROUND) if errors else self.point)
+            except WrongReturn:  # another point returns no other type
+                raise
             except Exception as error:
                 errors.append(error)
         names = ", ".join(sorted({f"`{call.name}`" for call in calls}))

@@ -415,3 +415,19 @@ def test_tasks_do_not_wait_for_a_run_that_has_ended():
     for thread in tasks.threads:
         thread.join(10)
     assert [type(error) for error in tasks.errors] == [RunEnded] * 2
+
+
+def test_what_it_returns_wrongly_is_told_at_the_first_call(caplog):
+    calls = []
+
+    @pk.black_box
+    def total(x):
+        calls.append(x)
+        return float(x.sum())
+
+    with pm.Model():
+        pm.Normal("y", total(pm.Normal("x", shape=2)), 1, observed=np.ones(3))
+        with pytest.raises(WrongReturn, match=r"declare @pk\.black_box\(ndim=0\)"):
+            pk.sample(progressbar=False)
+    assert len(calls) == 1
+    assert "Sampling with" not in caplog.text

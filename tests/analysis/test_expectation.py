@@ -539,8 +539,13 @@ RUN = {"draws": 400, "tune": 300, "chains": 4, "random_seed": 3}
 
 
 @pytest.fixture(scope="module")
-def result(step):
-    dt = sample(step, **RUN)
+def with_evaluations(step):
+    return sample(step, **RUN)
+
+
+@pytest.fixture(scope="module")
+def result(with_evaluations):
+    dt = with_evaluations.copy()
     del dt["evaluations"]  # of which a process would know all, as most are exact
     return dt
 
@@ -579,7 +584,8 @@ def test_moves_are_kept_of_one_step_alone(step):
 
 
 @pytest.mark.slow
-def test_they_outlive_files_and_interruptions(step, result, tmp_path):
+def test_they_outlive_files_and_interruptions(step, with_evaluations, tmp_path):
+    result = with_evaluations
     options = RUN | {"draws": 150}
     short = sample(step, cores=2, store=tmp_path / "run.zarr", **options).load()
     short.to_netcdf(tmp_path / "run.nc")

@@ -76,8 +76,6 @@ def test_none_are_kept_if_cheap():
     for expensive, kept in {False: False, True: True}.items():
         cheap = pk.SurrogateMetropolis(model=model, expensive=expensive)
         assert ("evaluations" in sample(cheap, tune=20, draws=5).children) == kept
-    with pytest.raises(ValueError, match="log-densities, and not what black boxes"):
-        pk.emulator(sample(cheap, tune=20, draws=5))
 
 
 def test_a_chain_remembers_the_last_ones(step):
@@ -130,7 +128,7 @@ def exact_mean():
 
 @pytest.mark.slow
 def test_it_is_the_same_whatever_is_done(step, run, tmp_path, monkeypatch):
-    options = {"tune": 10, "evaluations": run[0]}
+    options = {"tune": 10, "reuse": run[0]}
     groups = ["posterior", "sample_stats", "evaluations"]
     whole = sample(step, **options, draws=8)
     assert_same(sample(step, **options, draws=8, cores=2), whole, groups)

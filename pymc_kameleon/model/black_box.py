@@ -116,10 +116,11 @@ class Function(Op):
     """A function of arrays, in a model."""
 
     __props__ = ("function", "ndim", "on_failure")
+    calls_function = True  # and nothing else, so that a task may leave its turn meanwhile
 
     def __init__(self, function, ndim, on_failure):
         self.function, self.ndim, self.on_failure = function, ndim, on_failure
-        self.shapes = None  # of what it has returned last
+        self.shapes = {}  # of what it has returned, by those of inputs
         self.__name__ = type(function).__name__  # of a partial, which has none
         update_wrapper(self, function, updated=())
 
@@ -179,7 +180,7 @@ class Function(Op):
     def perform(self, node, inputs, outputs):
         """Call the function."""
         own = [x if x.flags.writeable else x.copy() for x in inputs]  # constants are not
-        _put(outputs, self, partial(self._called, own))
+        _put(outputs, self, inputs, partial(self._called, own))
 
     def pullback(self, inputs, outputs, cotangents):
         """Say that there is no gradient."""
@@ -234,15 +235,22 @@ class Function(Op):
         return array.astype(np.float64, copy=False)
 
 
-def _put(outputs, box, compute):
-    """Put what a black box computes into places; NaN where it rejects, and nobody counts that."""
+def _put(outputs, box, inputs, compute):
+    """Put what a black box computes into places; NaN where it rejects, and nobody counts that.
+
+    As long as nothing is known of the shape of that, what the function raises is raised.
+    """
+    key = tuple([np.shape(value) for value in inputs])
     try:
         found = compute()
-        box.shapes = [np.shape(value) for value in found]
-    except Rejected:
-        if watched.get() or box.shapes is None:
+        if key not in box.shapes:
+            box.shapes[key] = [np.shape(value) for value in found]
+    except Rejected as error:
+        if watched.get():
             raise
-        found = [np.full(shape, np.nan) for shape in box.shapes]
+        if key not in box.shapes:
+            raise error.__cause__ or error from None
+        found = [np.full(shape, np.nan) for shape in box.shapes[key]]
     for place, value in zip(outputs, found, strict=True):
         place[0] = value
 
@@ -297,7 +305,7 @@ class Expensive(Op):
     __props__ = ("op", "on_failure")
 
     def __init__(self, op, on_failure):
-        self.op, self.on_failure, self.shapes = op, on_failure, None
+        self.op, self.on_failure, self.shapes = op, on_failure, {}
         self.__name__ = getattr(op, "name", None) or str(op)
         self.destroy_map, self.view_map = op.destroy_map, op.view_map
 
@@ -317,7 +325,7 @@ class Expensive(Op):
             self.on_failure.call(self.op.perform, own, inputs, outputs)
             return [place[0] for place in outputs]
 
-        _put(outputs, self, compute)
+        _put(outputs, self, inputs, compute)
 
     def pullback(self, inputs, outputs, cotangents):
         """Return the gradient of the other Op."""

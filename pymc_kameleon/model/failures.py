@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from contextvars import ContextVar
+from numbers import Real
 from typing import NamedTuple
 
 from pymc_kameleon.model.python_calls import WrongReturn
@@ -55,7 +56,8 @@ class OnFailure(NamedTuple):
         """Return them; raise a ValueError for impossible ones."""
         if on_error not in ("raise", "reject"):
             raise ValueError(f"on_error must be 'raise' or 'reject', not {on_error!r}.")
-        if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
+        is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+        if timeout is not None and not (is_number and 0 < timeout < threading.TIMEOUT_MAX):
             raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}.")
         if not isinstance(check_repeatable, bool):
             raise ValueError(f"check_repeatable must be True or False, not {check_repeatable!r}.")

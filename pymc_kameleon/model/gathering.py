@@ -26,6 +26,19 @@ NEVER = -1
 """Calls to be waited for while it is not known how many there will be."""
 
 
+@contextmanager
+def no_turns():
+    """Let what Python computes meanwhile neither take a turn nor leave it.
+
+    That is for black boxes inside of other functions or Ops, which are in the middle of a call.
+    """
+    token = gathering.set(None)
+    try:
+        yield
+    finally:
+        gathering.reset(token)
+
+
 class RunEnded(BaseException):
     """The run has ended before a call was made. No ``except Exception`` of the model stops it."""
 
@@ -64,7 +77,8 @@ class Turns:
         """Return the outputs of a black box, which others may call meanwhile."""
         self.leave()
         try:
-            return op.compute(inputs)
+            with no_turns():
+                return op.compute(inputs)
         finally:
             self.take()
 

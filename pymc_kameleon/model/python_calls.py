@@ -14,7 +14,7 @@ import numpy as np
 from pytensor.compile.ops import FromFunctionOp
 from pytensor.tensor import TensorType
 
-from pymc_kameleon.model.gathering import in_turn
+from pymc_kameleon.model.gathering import in_turn, no_turns
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -47,6 +47,8 @@ class CheckedOp:
 
     def __init__(self, op):
         self.op, self.shapes = op, ()
+        own = getattr(getattr(op, "node", None), "op", op)  # of what takes notes of its calls
+        self._calls_function = getattr(own, "calls_function", False)
         self._calls, self._writes, self._may_write = 0, False, bool(op.destroy_map)
 
     def __str__(self):
@@ -75,7 +77,11 @@ class CheckedOp:
 
     def _perform(self, node, inputs, storage):
         try:
-            self.op.perform(node, inputs, storage)
+            if self._calls_function:
+                self.op.perform(node, inputs, storage)
+            else:
+                with no_turns():
+                    self.op.perform(node, inputs, storage)
         except AssertionError as error:
             *_, (frame, _) = traceback.walk_tb(error.__traceback__)
             if frame.f_code is FromFunctionOp.perform.__code__:  # it does not say what it counts

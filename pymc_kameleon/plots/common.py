@@ -248,9 +248,10 @@ def learned_by(dt, what, step, var_names, coords):
     return selected(own, var_names, coords)
 
 
-def has_learned(dt, what):
-    """Return whether a step of a result has learned a variable with coordinates."""
-    return LEARNED_GROUP in dt.children and bool(_able(dt[LEARNED_GROUP].to_dataset(), what))
+def has_learned(dt, what, step=None):
+    """Return whether a step of a result, or some step, has learned a variable by coordinate."""
+    able = _able(dt[LEARNED_GROUP].to_dataset(), what) if LEARNED_GROUP in dt.children else []
+    return bool(able) if step is None else step in able
 
 
 def _able(learned, what):

@@ -206,7 +206,8 @@ def plot_learned(
     """
     dt = result_of(dt)
     if kind is None:
-        kind = "correlation" if has_learned(dt, "covariance") else "scale"
+        is_ladder = has_learned(dt, "scale", step) and not has_learned(dt, "covariance", step)
+        kind = "scale" if is_ladder else "correlation"
     checked_choice("kind", kind, tuple(VISUALS))
     if sample_dims is not None and kind != "correlation":
         raise ValueError(f"sample_dims is for correlations: a {kind} has no draws.")

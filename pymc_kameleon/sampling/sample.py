@@ -86,7 +86,8 @@ def sample(
 
     There is no Python between two draws, so a draw costs hardly more than its transitions. With one
     step, the draws are those of ``pm.sample`` with the same starts and seed, unless chains learn
-    from one another. They do not depend on cores, executor, or interruptions.
+    from one another. They do not depend on cores or interruptions, nor, with the same
+    `max_concurrent`, on the executor.
 
     Parameters
     ----------
@@ -147,8 +148,9 @@ def sample(
         chains, at least 4, unless `chains` says otherwise. With EmulatorMetropolis and
         SurrogateMetropolis the search for the posterior makes as many at a time, and by default all
         chains together make the draws and the tuning of four. The draws depend on this number and
-        the seed; how many workers live or die only changes the time. By default 1, and four chains;
-        with an `executor` the number of its workers, if that is known. See docs/executors.md.
+        the seed; how many workers live or die only changes the time. By default 1, and four chains.
+        With an `executor`, EmulatorMetropolis and SurrogateMetropolis have the number of its
+        workers, if that is known. See docs/executors.md.
     max_evaluations : int, optional
         Evaluations of the log-density that all chains may make together; there will never be more.
         They include those for starts, for the search for the posterior, for tuning, and those that
@@ -223,13 +225,17 @@ def sample(
             check_not_tiny(max_evaluations, lengths.chains, lengths.tune)
         check_executor(executor)
         store = None if store is None else as_path("store", store)
-        if max_concurrent is None and (n := size_of(executor)) > 1:
-            max_concurrent = n
-            _log.info("max_concurrent=%d, because the executor has so many workers.", n)
         steps = steps_of_run(step, model)
+        follow = all(one.follows for one in steps)
+        if max_concurrent is None and follow and (n := size_of(executor)) > 1:
+            max_concurrent = n
+            _log.info(
+                "max_concurrent=%d, because the executor has so many workers. Pass it to have the "
+                "same draws with others.",
+                n,
+            )
         is_open = target_ess is not None or max_evaluations is not None
         most = MOST_DRAWS if is_open else DEFAULT_DRAWS
-        follow = all(one.follows for one in steps)
         if max_evaluations and follow and max_concurrent is None and chains is None:
             chains = chains_of_few(max_evaluations, sum(one.layout.d for one in steps))
         if max_concurrent is not None:

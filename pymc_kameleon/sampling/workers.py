@@ -100,7 +100,7 @@ class Workers:
         self._numbers, self._tasks_with_job, self._death = count(), 0, None
         self._sends_functions = False
         self.gathers, self._gathering = self._own and cores > 1 and job.can_gather, None
-        self.shares_threads = isinstance(executor, ThreadPoolExecutor) and job.can_share_threads
+        self.shares_threads = self._can_share(executor)
         # A daemon may have no children.
         self._alone = job.holds_gil and not self.gathers and current_process().daemon
         if job.has_timeout:
@@ -124,13 +124,19 @@ class Workers:
         several = self._own and holds_gil and not self._alone
         return several and (self.at_once > 1 or self._job.has_timeout)
 
+    def _can_share(self, executor):
+        return isinstance(executor, ThreadPoolExecutor) and self._job.can_share_threads
+
     def __enter__(self):
         """Start the workers."""
         self._executor = self._new_executor()
+        if self._job.has_timeout and not self._own:
+            _check_stoppable(self._executor, self.gathers)
         keep_job(self._job)
         if self.gathers:
             self._gathering = self._job.gather()
-        elif self.shares_threads:
+        self.shares_threads = self._can_share(self._executor) and not self._own
+        if self.shares_threads:
             self._job.share_threads()
         self._limits = threadpool_limits(1)  # LAPACK's own threads would fight with ours
         if self._in_processes:

@@ -1,17 +1,22 @@
 """Threads that a user passes call the function of a black box at the same time."""
 
 import threading
+import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 from models import box, standard_normal
+from pytensor.compile.builders import OpFromGraph
 from runs import DRAWN, assert_same, messages, sample
 
 import pymc_kameleon as pk
+from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.gathering import Turns
 from pymc_kameleon.sampling.workers import size_of
 
@@ -87,11 +92,48 @@ def test_the_size_of_executors():
     assert size_of(ThreadPoolExecutor) == size_of(None) == 0
 
 
-def test_as_many_evaluations_at_once_as_there_are_workers(walk, caplog):
+@pytest.mark.slow
+def test_a_search_makes_as_many_evaluations_at_once_as_there_are_workers(walk, caplog):
+    """Chains that do not follow a search stay as many as they are."""
     meeting.left = 0
+    surrogate = pk.SurrogateMetropolis(model=walk.model)
     with caplog.at_level("INFO", "pymc_kameleon"), ThreadPoolExecutor(5) as threads:
-        dt = sample(walk, chains=None, draws=2, tune=2, executor=threads)
-        few = sample(walk, chains=None, draws=2, tune=2, executor=threads, max_concurrent=1)
-    assert (dt["posterior"].sizes["chain"], few["posterior"].sizes["chain"]) == (5, 4)
+        run = partial(sample, chains=None, draws=2, tune=4, executor=threads)
+        runs = run(surrogate), run(surrogate, max_concurrent=1), run(walk)
+    assert [dt["posterior"].sizes["chain"] for dt in runs] == [5, 4, 4]
     assert sum("max_concurrent=5, because" in text for text in messages(caplog)) == 1
-    np.testing.assert_array_equal(dt["posterior"]["x"][:4], few["posterior"]["x"])
+
+
+@pk.black_box
+def inner(x):
+    time.sleep(0.001)  # so that other threads have their turn
+    return 2 * x
+
+
+def nested():
+    """Black boxes inside of a function, and of an Op, whose call would be torn in the middle."""
+    x = pt.dvector()
+    with_box = pytensor.function([x], inner(x) + x, mode="FAST_COMPILE")
+    in_function = pk.black_box(lambda v: with_box(v))
+    in_op = pk.black_box(OpFromGraph([x], [inner(2 * x) + x]))
+    with pm.Model() as model:
+        z = pm.Normal("z", shape=2)
+        for name, box in {"one": in_function, "two": in_op, "three": inner}.items():
+            pm.Normal(name, box(z), 5, observed=np.ones(2))
+    return model
+
+
+def test_black_boxes_inside_of_others_keep_their_turn():
+    with black_box_ops_silent():
+        step = pk.GAM(model=nested(), steps_per_draw=2)
+        alone = sample(step, chains=4, draws=20, tune=20)
+        with ThreadPoolExecutor(4) as threads:
+            found = sample(step, chains=4, draws=20, tune=20, executor=threads)
+    assert_same(found, alone, ALL)
+
+
+def test_a_function_that_makes_threads_is_looked_at(walk):
+    alone = sample(walk, chains=2)
+    meeting.begin()
+    assert_same(sample(walk, chains=2, executor=lambda: ThreadPoolExecutor(2)), alone, ALL)
+    assert meeting.left == 0

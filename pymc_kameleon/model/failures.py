@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from numbers import Real
 from typing import NamedTuple
 
+from pymc_kameleon.model.gathering import no_turns
 from pymc_kameleon.model.python_calls import WrongReturn
 
 ERRORS, LATE = 0, 1
@@ -66,9 +67,10 @@ class OnFailure(NamedTuple):
     def call(self, function, *arguments):
         """Return ``function(*arguments)``; raise Rejected where that fails, and may."""
         try:
-            if self.timeout is None:
-                return function(*arguments)
-            return within(self.timeout, function, *arguments)
+            with no_turns():
+                if self.timeout is None:
+                    return function(*arguments)
+                return within(self.timeout, function, *arguments)
         except TooLong:
             raise Rejected(LATE, f"took longer than {self.timeout:g} s") from None
         except Exception as error:

@@ -143,3 +143,23 @@ def test_a_function_that_makes_threads_is_looked_at(walk):
     meeting.begin()
     assert_same(sample(walk, chains=2, executor=lambda: ThreadPoolExecutor(2)), alone, ALL)
     assert meeting.left == 0
+
+
+@pk.black_box(batched=True)
+def rows(x):
+    return 2 * x
+
+
+def test_a_batched_black_box_may_call_another_one():
+    """Calls of all chains are made in one, in the middle of which nobody has a turn to leave."""
+    x = pt.dvector()
+    one_row = pytensor.function([x], rows(x), mode="FAST_COMPILE")
+    outer = pk.black_box(lambda x: np.stack([one_row(own) for own in x]), batched=True)
+    with pm.Model() as model:
+        z = pm.Normal("z", shape=2)
+        for name, box in {"one": outer, "two": rows}.items():
+            pm.Normal(name, box(z), 5, observed=np.ones(2))
+    with black_box_ops_silent():
+        step = pk.GAM(model=model, steps_per_draw=2)
+        alone = sample(step, chains=4)
+        assert_same(sample(step, chains=4, cores=4), alone, ALL)

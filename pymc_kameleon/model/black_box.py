@@ -12,6 +12,7 @@ from pytensor.tensor import TensorType, as_tensor_variable
 from pymc_kameleon.model.failures import OnFailure, Rejected, watched
 from pymc_kameleon.model.gathering import gathering
 from pymc_kameleon.model.python_calls import WrongReturn
+from pymc_kameleon.model.remote import Performed
 
 
 def black_box(
@@ -116,7 +117,7 @@ class Function(Op):
     """A function of arrays, in a model."""
 
     __props__ = ("function", "ndim", "on_failure")
-    calls_function = True  # and nothing else, so that a task may leave its turn meanwhile
+    minds_turns = True  # as it calls a function alone, a task may leave its turn meanwhile
 
     def __init__(self, function, ndim, on_failure):
         self.function, self.ndim, self.on_failure = function, ndim, on_failure
@@ -180,7 +181,7 @@ class Function(Op):
     def perform(self, node, inputs, outputs):
         """Call the function."""
         own = [x if x.flags.writeable else x.copy() for x in inputs]  # constants are not
-        _put(outputs, self, inputs, partial(self._called, own))
+        _put(outputs, self, inputs, partial(_called, self, own))
 
     def pullback(self, inputs, outputs, cotangents):
         """Say that there is no gradient."""
@@ -188,10 +189,6 @@ class Function(Op):
             f"`{self}` is a black box, and has no gradient: use pk.sample(), which chooses a "
             "sampler that needs none, or step=pk.GAM()."
         )
-
-    def _called(self, inputs):
-        turns = gathering.get()
-        return self.compute(inputs) if turns is None else turns.call(self, inputs)
 
     def compute(self, inputs):
         """Return what the function returns, as arrays."""
@@ -255,6 +252,11 @@ def _put(outputs, box, inputs, compute):
         place[0] = value
 
 
+def _called(box, inputs):
+    turns = gathering.get()
+    return box.compute(inputs) if turns is None else turns.call(box, inputs)
+
+
 def _signature(function):
     """Return what a function takes: the outermost of decorators, unless that takes any names."""
     with suppress(ValueError):
@@ -303,9 +305,10 @@ class Expensive(Op):
     """An Op that compiles, in whose place Python calls it."""
 
     __props__ = ("op", "on_failure")
+    minds_turns = True
 
     def __init__(self, op, on_failure):
-        self.op, self.on_failure, self.shapes = op, on_failure, {}
+        self.op, self.on_failure, self.shapes, self._of_types = op, on_failure, {}, {}
         self.__name__ = getattr(op, "name", None) or str(op)
         self.destroy_map, self.view_map = op.destroy_map, op.view_map
 
@@ -319,14 +322,22 @@ class Expensive(Op):
 
     def perform(self, node, inputs, outputs):
         """Compute what the other Op does."""
-        own = self.op.make_node(*node.inputs)
-
-        def compute():
-            self.on_failure.call(self.op.perform, own, inputs, outputs)
-            return [place[0] for place in outputs]
-
-        _put(outputs, self, inputs, compute)
+        types = tuple([x.type for x in node.inputs])
+        if types not in self._of_types:
+            self._of_types[types] = _ExpensiveCall(self.op, types, self.on_failure)
+        _put(outputs, self, inputs, partial(_called, self._of_types[types], inputs))
 
     def pullback(self, inputs, outputs, cotangents):
         """Return the gradient of the other Op."""
         return self.op.pullback(inputs, outputs, cotangents)
+
+
+class _ExpensiveCall:
+    """Calls of an Expensive Op by inputs of certain types."""
+
+    def __init__(self, op, types, on_failure):
+        self._performed, self._on_failure = Performed(op, types), on_failure
+
+    def compute(self, inputs):
+        """Return what the Op computes."""
+        return self._on_failure.call(self._performed, *inputs)

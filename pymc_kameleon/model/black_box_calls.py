@@ -22,6 +22,7 @@ from pytensor.graph.traversal import apply_ancestors, graph_inputs
 from pytensor.tensor.type import DenseTensorType
 
 from pymc_kameleon.model.black_boxes import has_numba_version, is_of_user
+from pymc_kameleon.model.gathering import perform
 
 MOST_BYTES = 2**26
 """Memory for what was returned at points that a chain has tried; the oldest are forgotten first."""
@@ -159,6 +160,7 @@ class Noted(Op):
     """
 
     __props__ = ("number",)
+    minds_turns = True  # by the black box
 
     def __init__(self, node):
         op = node.op
@@ -179,7 +181,7 @@ class Noted(Op):
         *own, point = inputs
         notes = _notes.get()
         given = [] if notes is None else [np.array(value) for value in own]  # it may write there
-        self.node.op.perform(self.node, own, outputs)
+        perform(self.node.op, self.node, own, outputs)
         returned = [value for (value,) in outputs]
         if notes is not None and all(isinstance(value, np.ndarray) for value in returned):
             notes.add(point, self.number, given, list(map(_copy, returned)))

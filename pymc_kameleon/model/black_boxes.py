@@ -36,6 +36,11 @@ def name_of(op):
     return getattr(named, "__name__", of_jax or type(op).__name__)
 
 
+def names_of(ops):
+    """Return what a user calls some Ops, as text."""
+    return ", ".join(sorted(f"`{name_of(op)}`" for op in ops))
+
+
 def _function_of(op):
     """Return the function of a user that an Op wraps, None if it wraps none."""
     return op.function if isinstance(op, Function) else getattr(op, "_FromFunctionOp__fn", None)

@@ -1,14 +1,13 @@
 """What becomes of a call of a black box that fails: an exception, a rejection, or a time limit."""
 
-import signal
 import threading
-import time
 from contextvars import ContextVar
 from numbers import Real
 from typing import NamedTuple
 
-from pymc_kameleon.model.gathering import no_turns
+from pymc_kameleon.model.gathering import run
 from pymc_kameleon.model.python_calls import WrongReturn
+from pymc_kameleon.model.remote import NotHere, TooLong
 
 ERRORS, LATE = 0, 1
 """Kinds of rejected calls."""
@@ -31,14 +30,6 @@ class Rejected(Exception):
 
     def __reduce__(self):
         return type(self), (self.kind, *self.args)
-
-
-class TooLong(BaseException):
-    """A call has taken longer than it may. No ``except Exception`` of the function stops it."""
-
-
-class NotHere(RuntimeError):
-    """Where calls cannot be stopped."""
 
 
 watched = ContextVar("watched", default=False)
@@ -67,10 +58,7 @@ class OnFailure(NamedTuple):
     def call(self, function, *arguments):
         """Return ``function(*arguments)``; raise Rejected where that fails, and may."""
         try:
-            with no_turns():
-                if self.timeout is None:
-                    return function(*arguments)
-                return within(self.timeout, function, *arguments)
+            return run(function, self.timeout, arguments)
         except TooLong:
             raise Rejected(LATE, f"took longer than {self.timeout:g} s") from None
         except Exception as error:
@@ -78,36 +66,3 @@ class OnFailure(NamedTuple):
             if self.on_error == "raise" or is_mistake:
                 raise
             raise Rejected(ERRORS, f"raised {type(error).__name__}: {error}") from error
-
-
-def within(seconds, function, *arguments):
-    """Return ``function(*arguments)``; raise TooLong if that takes longer, where Python goes on.
-
-    Raises
-    ------
-    NotHere
-        In any but the main thread of a process, which alone hears of signals.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        raise NotHere(
-            "The timeout of a black box needs calls in the main thread of a process. So call "
-            "pk.sample from there, and leave out an executor that does tasks in threads."
-        )
-    begun, handler = time.monotonic(), signal.signal(signal.SIGALRM, _ring)
-    # It rings again, in case the first exception was lost in a callback of C.
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
-    try:
-        try:
-            return function(*arguments)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
-        if left:
-            left = max(1e-6, left - (time.monotonic() - begun))
-            signal.setitimer(signal.ITIMER_REAL, left, interval)
-
-
-def _ring(number, frame):
-    raise TooLong

@@ -31,7 +31,13 @@ from pymc_kameleon.model.black_box_calls import (
     users_own,
     with_black_boxes,
 )
-from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of, wraps_function
+from pymc_kameleon.model.black_boxes import (
+    has_numba_version,
+    is_of_user,
+    name_of,
+    ops_of,
+    wraps_function,
+)
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     checked_ops,
@@ -174,17 +180,14 @@ class ModelFunctions:
     @property
     def batched(self):
         """Batched black boxes that it calls, a set."""
-        return {op for op in self._users_ops if isinstance(op, Batched)}
+        return {op for op in self.users_ops if isinstance(op, Batched)}
 
     @property
-    def calls_functions(self):
-        """Whether it calls functions of black boxes."""
-        return any(isinstance(op, Function) for op in self._users_ops)
-
-    @property
-    def _users_ops(self):
+    def users_ops(self):
+        """The user's Ops that it calls through Python, a set."""
         graphs = [function.function.maker.fgraph.outputs for function in self.functions]
-        return {users_own(op) for graph in graphs for op in ops_of(graph)}
+        ops = {users_own(op) for graph in graphs for op in ops_of(graph)}
+        return {op for op in ops if is_of_user(op) and not has_numba_version(op)}
 
     @property
     def in_numba(self):
@@ -388,7 +391,7 @@ class ModelLogp(ModelFunctions):
 
     @cached_property
     def _on_failure(self):
-        boxes = [op for op in self._users_ops if isinstance(op, Function | Expensive)]
+        boxes = [op for op in self.users_ops if isinstance(op, Function | Expensive)]
         return [op.on_failure for op in boxes]
 
     @property

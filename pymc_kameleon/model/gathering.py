@@ -6,8 +6,8 @@ threads: Ops, users' and those that check them, may keep things. A task that cal
 black box leaves its turn to others. All that it then goes on with is its own, as machine code keeps
 nothing that belongs to the model.
 
-* In threads that a user passes (`Turns`), functions run at the same time.
-* In our own (`Gathering`), a call of a batched black box waits until each of the others has called
+* Where a user passes an executor (evaluators.py), that calls functions, several at the same time.
+* Without one (`Gathering`), a call of a batched black box waits until each of the others has called
   one, too, or has ended. Then one call makes all. Other functions are called in turn.
 """
 
@@ -18,6 +18,8 @@ from contextvars import ContextVar
 from functools import wraps
 
 import numpy as np
+
+from pymc_kameleon.model.remote import within
 
 gathering = ContextVar("gathering", default=None)
 """The Turns of the task that this thread is doing."""
@@ -41,6 +43,23 @@ def no_turns():
 
 class RunEnded(BaseException):
     """The run has ended before a call was made. No ``except Exception`` of the model stops it."""
+
+
+def run(function, timeout, arguments):
+    """Return what the function of a black box returns, wherever it is called; TooLong if late."""
+    turns = gathering.get()
+    if turns is None:
+        return within(timeout, function, *arguments)
+    return turns.run(function, timeout, arguments)
+
+
+def perform(op, node, inputs, storage):
+    """Let an Op compute, wherever that is done."""
+    turns = gathering.get()
+    if turns is None or getattr(op, "minds_turns", False):
+        op.perform(node, inputs, storage)
+    else:
+        turns.perform(op, node, inputs, storage)
 
 
 class Turns:
@@ -80,6 +99,16 @@ class Turns:
             return op.compute(inputs)
         finally:
             self.take()
+
+    def run(self, function, timeout, arguments):
+        """Return what a function returns."""
+        with no_turns():
+            return within(timeout, function, *arguments)
+
+    def perform(self, op, node, inputs, storage):
+        """Let an Op compute, which is not safe in several threads."""
+        with no_turns():
+            op.perform(node, inputs, storage)
 
 
 class Gathering(Turns):

@@ -14,7 +14,8 @@ import numpy as np
 from pytensor.compile.ops import FromFunctionOp
 from pytensor.tensor import TensorType
 
-from pymc_kameleon.model.gathering import in_turn, no_turns
+from pymc_kameleon.model.gathering import in_turn, perform
+from pymc_kameleon.model.remote import NotHere
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -26,10 +27,29 @@ FIRST_CALLS = 3
 
 
 PACKAGE = str(Path(__file__).parents[1])
+OWN_IN_WORKERS = str(Path("pymc_kameleon", "model", "remote.py"))
+"""Files that are ours: here, and wherever they have come by value."""
 
 
 class WrongReturn(TypeError):
     """An Op has returned what it does not declare."""
+
+
+class WorkerTraceback(Exception):
+    """The traceback of another process, as text.
+
+    Attributes
+    ----------
+    lines : list of (str, int, str)
+        File, number and function of each line.
+    """
+
+    def __init__(self, text, lines=()):
+        super().__init__(text)
+        self.lines = lines
+
+    def __str__(self):
+        return f"\n{self.args[0]}"
 
 
 class CheckedOp:
@@ -47,8 +67,6 @@ class CheckedOp:
 
     def __init__(self, op):
         self.op, self.shapes = op, ()
-        own = getattr(getattr(op, "node", None), "op", op)  # of what takes notes of its calls
-        self._calls_function = getattr(own, "calls_function", False)
         self._calls, self._writes, self._may_write = 0, False, bool(op.destroy_map)
 
     def __str__(self):
@@ -77,14 +95,11 @@ class CheckedOp:
 
     def _perform(self, node, inputs, storage):
         try:
-            if self._calls_function:
-                self.op.perform(node, inputs, storage)
-            else:
-                with no_turns():
-                    self.op.perform(node, inputs, storage)
+            perform(self.op, node, inputs, storage)
         except AssertionError as error:
-            *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-            if frame.f_code is FromFunctionOp.perform.__code__:  # it does not say what it counts
+            *_, (file, _, name) = _lines(error)
+            code = FromFunctionOp.perform.__code__
+            if (file, name) == (code.co_filename, code.co_name):  # it does not say what it counts
                 raise WrongReturn(
                     f"{self} returned a list or tuple of another length than that of its otypes, "
                     f"{len(node.outputs)}. Let it return an array, such as np.asarray(..., "
@@ -174,7 +189,7 @@ def advice(error, ops):
     str
         It goes on with a sentence that says where it was.
     """
-    if not isinstance(error, Exception) or isinstance(error, WrongReturn):
+    if not isinstance(error, Exception) or isinstance(error, WrongReturn | NotHere):
         return ""
     if isinstance(error, MemoryError):
         return ". Look for a likelihood that keeps some memory with each evaluation"
@@ -200,13 +215,24 @@ def advice(error, ops):
 
 def _place(error):
     """Return in words which line raised an exception, None if it was compiled code."""
-    frames = traceback.extract_tb(error.__traceback__)
     # PyTensor's generated code has no suffix; what has no file is of an interpreter.
-    frames = [frame for frame in frames if frame.filename.endswith((".py", ">"))]
-    last_own = max((i for i, f in enumerate(frames) if f.filename.startswith(PACKAGE)), default=-1)
-    called = frames[last_own + 1 :]
+    lines = [line for line in _lines(error) if line[0].endswith((".py", ">"))]
+    last_own = max((i for i, line in enumerate(lines) if _is_own(line[0])), default=-1)
+    called = lines[last_own + 1 :]
     if not called:
         return None
-    users = [frame for frame in called if "site-packages" not in frame.filename]
-    frame = (users or called)[-1]
-    return f"line {frame.lineno} of {Path(frame.filename).name}, in {frame.name}"
+    users = [line for line in called if "site-packages" not in line[0]]
+    file, number, name = (users or called)[-1]
+    return f"line {number} of {Path(file).name}, in {name}"
+
+
+def _is_own(file):
+    return file.startswith(PACKAGE) or file.endswith(OWN_IN_WORKERS)
+
+
+def _lines(error):
+    """Return the (file, number, function) of lines that led to an exception."""
+    if lines := getattr(error.__cause__, "lines", None):
+        return lines
+    frames = traceback.extract_tb(error.__traceback__)
+    return [(frame.filename, frame.lineno, frame.name) for frame in frames]

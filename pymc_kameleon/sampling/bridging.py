@@ -5,7 +5,6 @@ import threading
 import time
 from contextlib import nullcontext, suppress
 from types import SimpleNamespace
-from uuid import uuid4
 
 import numpy as np
 
@@ -13,10 +12,9 @@ from pymc_kameleon.analysis.evidence.draws import CHECKED
 from pymc_kameleon.analysis.evidence.estimate import estimate
 from pymc_kameleon.analysis.evidence.result import Evidence, checked, overlap_of_noise
 from pymc_kameleon.model.functions import ModelLogp
-from pymc_kameleon.model.gathering import Gathering, Turns
 from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.model.watch import FAILED, Rule, Watch
-from pymc_kameleon.sampling.worker_process import Failed, Lacks
+from pymc_kameleon.sampling.worker_process import Failed
 from pymc_kameleon.sampling.workers import Workers
 from pymc_kameleon.step.messages import counted, grouped
 
@@ -26,7 +24,7 @@ MOST_DRAWS = 20_000
 """Draws that are bridged at most. More would only take arithmetic."""
 
 MOST_THREADS = 64
-"""Threads whose calls of batched black boxes are gathered, if nobody says how many."""
+"""Evaluations that are made at a time, where that costs nothing and nobody says how many."""
 
 TASK_SECONDS, POLL_INTERVAL = 0.05, 0.1
 """Time that a task should take; and between two looks at what is done."""
@@ -102,7 +100,7 @@ class Density:
         self.log_density = ModelLogp(model, variables, point, self.compile_kwargs, region)
         self.log_density.rule = Rule(doubts=False)
         self.has_timeout = self.log_density.has_timeout
-        self.coordinates, self.token = layout.coordinates(), uuid4().hex
+        self.coordinates = layout.coordinates()
         self._make_ready()
 
     def _make_ready(self):
@@ -131,23 +129,14 @@ class Density:
         return self.log_density.batched
 
     @property
-    def can_gather(self):
-        """Whether threads can call them."""
-        return bool(self.batched) and self.log_density.in_numba
+    def users_ops(self):
+        """The user's Ops that are called through Python, a set."""
+        return self.log_density.users_ops
 
     @property
-    def can_share_threads(self):
-        """Whether functions of black boxes can be called in several threads at the same time."""
-        return self.log_density.calls_functions and self.log_density.in_numba
-
-    def share_threads(self):
-        """Let tasks of several threads call them at the same time from now on."""
-        self.turns = Turns()
-
-    def gather(self):
-        """Let tasks of several threads call them together; return the Gathering."""
-        self.turns = Gathering(self.batched)
-        return self.turns
+    def in_numba(self):
+        """Whether tasks can be in threads."""
+        return self.log_density.in_numba
 
     def __getstate__(self):
         return {k: v for k, v in self.__dict__.items() if k != "turns"}
@@ -185,9 +174,8 @@ class Evaluating:
     Parameters
     ----------
     density : Density
-    cores : int or None
-        How many evaluations to make at a time, if no executor is given.
-    executor : concurrent.futures.Executor, callable or None
+    cores, evaluators
+        As of Workers.
     rng : numpy.random.Generator
         Of the seeds of estimates.
 
@@ -197,12 +185,11 @@ class Evaluating:
         Evaluations so far.
     """
 
-    def __init__(self, density, cores, executor, rng):
+    def __init__(self, density, cores, evaluators, rng):
         self._job, self._rng, self.n = density, rng, 0
-        if cores is None and density.can_gather:
-            cores = MOST_THREADS
-        self._workers = Workers(density, cores, executor)
-        self._one_by_one = executor is not None or self._workers.gathers
+        most = evaluators.size if evaluators is not None else 0
+        self._workers = Workers(density, most or MOST_THREADS, cores, evaluators)
+        self._one_by_one = self._workers.evaluators is not None or self._workers.gathers
         self._seconds = np.inf
         self._watch = Watch.fresh(density.log_density.point.size)
 
@@ -222,7 +209,7 @@ class Evaluating:
         seeds = self._rng.integers(2**63, size=len(x))
         found, left, under_way = np.full(len(x), np.nan), [*range(len(x))], {}
         while left or under_way:
-            while left and len(under_way) < (self._workers.at_once or len(x)):
+            while left and len(under_way) < self._workers.at_once:
                 rows, left = self._next(left)
                 task = SimpleNamespace(rows=rows, arguments=(log_densities, x[rows], seeds[rows]))
                 task.attempts = 0
@@ -240,7 +227,7 @@ class Evaluating:
 
     def _next(self, left):
         """Return the points of a task, and those that are left after it, by their numbers."""
-        share = -(-len(left) // (self._workers.at_once or 1))
+        share = -(-len(left) // self._workers.at_once)
         n = 1 if self._one_by_one else min(share, max(1, int(TASK_SECONDS / self._seconds)))
         return left[:n], left[n:]
 
@@ -256,8 +243,6 @@ class Evaluating:
             return self._workers.submit(*task.arguments)
         if isinstance(outcome, Failed):
             raise outcome.error
-        if isinstance(outcome, Lacks):
-            return self._workers.submit(*task.arguments, lacks=outcome)
         if self._watch.counts.size and outcome[1].counts.size:
             self._watch.add(outcome[1])
         self._seconds = max(outcome[2] / len(task.rows), 1e-9)

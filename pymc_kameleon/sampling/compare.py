@@ -33,7 +33,8 @@ from pymc_kameleon.samplers.choice import as_unbound, bound_steps, default_step,
 from pymc_kameleon.samplers.kameleon.kam import KAM
 from pymc_kameleon.samplers.random_walk.adaptive import GAM
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
-from pymc_kameleon.sampling.sample import default_cores, sample
+from pymc_kameleon.sampling.sample import sample
+from pymc_kameleon.sampling.workers import default_cores
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.groups import WARMUP_STATS
 from pymc_kameleon.step.options import checked_integer

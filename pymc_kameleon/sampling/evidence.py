@@ -12,9 +12,10 @@ from pymc_kameleon.analysis.evidence.comparison import (
 )
 from pymc_kameleon.analysis.evidence.draws import EvidenceDraws, say_what_counts
 from pymc_kameleon.analysis.evidence.result import Evidence
+from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.sampling.bridging import Density, Evaluating, evidence_by
-from pymc_kameleon.sampling.sample import check_executor, default_cores
+from pymc_kameleon.sampling.workers import evaluators_of
 from pymc_kameleon.step.options import checked_integer
 
 _log = logging.getLogger("pymc_kameleon")
@@ -52,7 +53,7 @@ def evidence(dt, model=None, n_evaluations=None, random_seed=None, *, cores=None
         How many evaluations are made at a time if the model calls Python, as a black box: by
         default as many as there are processors, at most 4.
     executor : concurrent.futures.Executor or callable, optional
-        Where they are made instead, as in ``pk.sample``.
+        What calls black boxes, as in ``pk.sample``.
 
     Returns
     -------
@@ -75,7 +76,6 @@ def evidence(dt, model=None, n_evaluations=None, random_seed=None, *, cores=None
     ...     dt = pk.sample(step=pk.SurrogateMetropolis())
     >>> pk.evidence(dt)  # doctest: +SKIP
     """
-    check_executor(executor)
     if cores is not None:
         checked_integer("cores", cores, at_least=1)
     if n_evaluations is not None:
@@ -88,11 +88,11 @@ def evidence(dt, model=None, n_evaluations=None, random_seed=None, *, cores=None
         usual = int(np.clip(n_draws, WITH_SURROGATE, MOST_NEW))
         n_evaluations = WITH_SURROGATE if draws.is_expensive else usual
     rng = np.random.default_rng(random_seed)
-    density = Density(draws.model, draws.variables, draws.restricted)
-    if cores is None and not density.can_gather:
-        cores = default_cores()
-    with Evaluating(density, cores, executor, rng) as evaluate:
-        found = evidence_by(draws, evaluate, n_evaluations, rng)
+    with evaluators_of(executor) as evaluators:
+        with calling_elsewhere(evaluators):
+            density = Density(draws.model, draws.variables, draws.restricted)
+        with Evaluating(density, cores, evaluators, rng) as evaluate:
+            found = evidence_by(draws, evaluate, n_evaluations, rng)
     if found.warning:
         _log.warning(found.warning)
     return found

@@ -34,7 +34,7 @@ from pymc_kameleon.sampling.outcome import (
     say_what_was_done,
     say_what_was_rejected,
 )
-from pymc_kameleon.sampling.worker_process import Failed, Lacks
+from pymc_kameleon.sampling.worker_process import Failed
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn, pass_pause
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
@@ -184,7 +184,7 @@ class Run:
             return
         if self._way is not None:
             if self._way.goes_on():
-                for evaluation in self._way.next_ones(self._workers.at_once or self._at_once):
+                for evaluation in self._way.next_ones(self._workers.at_once):
                     evaluation.future = self._workers.submit(*evaluation.task)
                 return
             self._way, self._chains[0].failures = None, 0
@@ -202,11 +202,11 @@ class Run:
         if suspects:  # alone, as one that kills its worker may kill others with it
             free = 1 - busy
         else:
-            free = (self._workers.at_once or len(self._chains)) - busy
+            free = self._workers.at_once - busy
         for chain in sorted(suspects or ready, key=lambda chain: chain.done)[: max(0, free)]:
             n = chain.next_portion(self._pauses)
-            chain.task = (advance, replace(self._guided(chain), late=None), n)
-            chain.future = self._workers.submit(*chain.task)
+            state = replace(self._guided(chain), late=None)
+            chain.future = self._workers.submit(advance, state, n)
 
     @property
     def _ready(self):
@@ -409,37 +409,32 @@ class Run:
         for chain in taken or self._chains[:1]:
             self._progress.show(chain)
 
-    def _outcome(self, future, task):
-        """Return what a task gave, a new future of it, or an exception of its worker.
+    def _outcome(self, future):
+        """Return what a task gave, or an exception of its worker.
 
         None if that was interrupted; the run ends then, but others finish what they are doing.
         """
         try:
-            outcome = future.result()
+            return future.result()
         except KeyboardInterrupt:
             self._end("interrupted")
             return None
         except Exception as error:
             self._workers.note_error(error)
             return error
-        if isinstance(outcome, Lacks):
-            return self._workers.submit(*task, lacks=outcome)
-        return outcome
 
     def _take(self, chain):
-        outcome = self._outcome(chain.future, chain.task)
+        outcome = self._outcome(chain.future)
         chain.future = None
         if isinstance(outcome, Failed):
             self._fail(_in_chain(chain, outcome.error))
         elif isinstance(outcome, Exception):
             self._worker_died(chain, outcome)
-        elif not isinstance(outcome, tuple):
-            chain.future = outcome
-        else:
+        elif outcome is not None:
             self._keep(chain, *outcome)
 
     def _take_evaluation(self, evaluation):
-        outcome = self._outcome(evaluation.future, evaluation.task)
+        outcome = self._outcome(evaluation.future)
         evaluation.future, first = None, self._chains[0]
         if isinstance(outcome, Failed):
             self._fail(_in_chain(first, outcome.error, f"{self._way.where(evaluation)}, "))
@@ -450,11 +445,9 @@ class Run:
             if first.lost:
                 self._way = None
                 self._lead()
-        elif isinstance(outcome, tuple):
+        elif outcome is not None:
             self._way.take(evaluation, outcome)
             self._save(first)
-        else:
-            evaluation.future = outcome
 
     def _keep(self, chain, state, portion):
         tuning = chain.done < chain.tune

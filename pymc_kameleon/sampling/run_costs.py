@@ -2,10 +2,10 @@
 
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from pymc_kameleon.model.black_boxes import names_of
 from pymc_kameleon.step.draw_costs import SLOW_LOGP, say_trials
 from pymc_kameleon.step.messages import counted, grouped, in_words, some
 
@@ -91,12 +91,13 @@ def say_what_evaluations_cost(job, evaluations, chains, cores, together=False):
 
 def say_what_more_workers_do(job, chains, workers):
     """Tell who has an executor how more of its workers would have something to do."""
-    in_threads = isinstance(workers.given, ThreadPoolExecutor)
-    if job.holds_gil and in_threads and not workers.shares_threads:
+    alone = [op for op in job.users_ops if not getattr(op, "minds_turns", False)]
+    if workers.evaluators.are_threads and alone:
         _log.warning(
-            "The threads of this executor take turns, because the model calls Python. Make a black "
-            "box of its function, by @pk.black_box, which several threads call at the same time; "
-            "or leave the executor out and pass cores=, which makes processes."
+            "%s is called by one thread at a time, because Ops may keep things. Make a black box "
+            "of its function, by @pk.black_box, which several threads call at the same time; or "
+            "pass an executor of processes.",
+            names_of(alone),
         )
     if job.at_once == 1 and all(step.follows for step in job.steps):
         _log.info(

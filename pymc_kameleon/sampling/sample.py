@@ -1,14 +1,13 @@
 """``pk.sample``: whole chains in compiled code, on every processor, stored, and resumable."""
 
 import logging
-import os
-from concurrent.futures import Executor
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pymc as pm
 
+from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
 from pymc_kameleon.samplers.choice import steps_of_run
@@ -36,25 +35,17 @@ from pymc_kameleon.sampling.settings import (
     chains_of_few,
     share_of_each,
 )
-from pymc_kameleon.sampling.workers import Workers, size_of
+from pymc_kameleon.sampling.workers import Workers, evaluators_of
 from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
 
 _log = logging.getLogger("pymc_kameleon")
-
-MOST_CORES = 4
-"""Chains that advance at a time by default, at most."""
 
 COMPUTED_GROUPS = {
     "log_likelihood": pm.stats.compute_log_likelihood,
     "log_prior": pm.stats.compute_log_prior,
 }  # at the end of a run, if `idata_kwargs` asks for them
 IDATA_KWARGS = ("coords", "dims", "include_transformed", *COMPUTED_GROUPS)  # its keys
-
-
-def default_cores():
-    """Return how many chains advance at a time by default: one per processor, at most 4."""
-    return min(MOST_CORES, os.cpu_count() or 1)
 
 
 def sample(
@@ -210,57 +201,58 @@ def sample(
     >>> with model:
     ...     dt = pk.sample(step=pk.GAM(), random_seed=1)
     """
-    with quiet_logging(checked_bool("quiet", quiet)):
-        model, idata_kwargs = pm.modelcontext(model), _checked_idata_kwargs(idata_kwargs)
-        checked_bool("discard_tuned_samples", discard_tuned_samples)
-        for name, value in {
-            "draws": (draws, 0),
-            "max_evaluations": (max_evaluations, 1),
-            "max_concurrent": (max_concurrent, 1),
-        }.items():
-            _check_integer(name, *value)
-        ends = _limits(callback, max_time, target_ess)
-        if max_evaluations is not None:
-            lengths = Settings.checked(chains=chains or FEW_CHAINS, tune=tune)
-            check_not_tiny(max_evaluations, lengths.chains, lengths.tune)
-        check_executor(executor)
-        store = None if store is None else as_path("store", store)
-        steps = steps_of_run(step, model)
-        follow = all(one.follows for one in steps)
-        if max_concurrent is None and follow and (n := size_of(executor)) > 1:
-            max_concurrent = n
-            _log.info(
-                "max_concurrent=%d, because the executor has so many workers. Pass it to have the "
-                "same draws with others.",
-                n,
+    with evaluators_of(executor) as evaluators:
+        with quiet_logging(checked_bool("quiet", quiet)), calling_elsewhere(evaluators):
+            model, idata_kwargs = pm.modelcontext(model), _checked_idata_kwargs(idata_kwargs)
+            checked_bool("discard_tuned_samples", discard_tuned_samples)
+            for name, value in {
+                "draws": (draws, 0),
+                "max_evaluations": (max_evaluations, 1),
+                "max_concurrent": (max_concurrent, 1),
+                "cores": (cores, 1),
+            }.items():
+                _check_integer(name, *value)
+            ends = _limits(callback, max_time, target_ess)
+            if max_evaluations is not None:
+                lengths = Settings.checked(chains=chains or FEW_CHAINS, tune=tune)
+                check_not_tiny(max_evaluations, lengths.chains, lengths.tune)
+            store = None if store is None else as_path("store", store)
+            steps = steps_of_run(step, model)
+            follow = all(one.follows for one in steps)
+            if evaluators and max_concurrent is None and follow and (n := evaluators.size) > 1:
+                max_concurrent = n
+                _log.info(
+                    "max_concurrent=%d, because the executor has so many workers. Pass it to have "
+                    "the same draws with others.",
+                    n,
+                )
+            is_open = target_ess is not None or max_evaluations is not None
+            most = MOST_DRAWS if is_open else DEFAULT_DRAWS
+            if max_evaluations and follow and max_concurrent is None and chains is None:
+                chains = chains_of_few(max_evaluations, sum(one.layout.d for one in steps))
+            if max_concurrent is not None:
+                chains = chains_at_once(max_concurrent) if chains is None else chains
+                if follow:
+                    usual = share_of_each(chains)
+                    tune = usual if tune is None and not is_open else tune
+                    most = MOST_DRAWS if is_open else usual
+            settings = Settings.checked(
+                draws=most if draws is None else draws,
+                tune=tune,
+                chains=chains,
+                max_concurrent=max_concurrent,
+                keeps_warmup=not discard_tuned_samples,
+                max_evaluations=max_evaluations,
+                settled=None if max_evaluations is None else NOTHING_SETTLED,
+                var_names=names_to_keep(model, var_names, idata_kwargs),
             )
-        is_open = target_ess is not None or max_evaluations is not None
-        most = MOST_DRAWS if is_open else DEFAULT_DRAWS
-        if max_evaluations and follow and max_concurrent is None and chains is None:
-            chains = chains_of_few(max_evaluations, sum(one.layout.d for one in steps))
-        if max_concurrent is not None:
-            chains = chains_at_once(max_concurrent) if chains is None else chains
-            if follow:
-                usual = share_of_each(chains)
-                tune = usual if tune is None and not is_open else tune
-                most = MOST_DRAWS if is_open else usual
-        settings = Settings.checked(
-            draws=most if draws is None else draws,
-            tune=tune,
-            chains=chains,
-            max_concurrent=max_concurrent,
-            keeps_warmup=not discard_tuned_samples,
-            max_evaluations=max_evaluations,
-            settled=None if max_evaluations is None else NOTHING_SETTLED,
-            var_names=names_to_keep(model, var_names, idata_kwargs),
-        )
-        known = evaluations_given(reuse)
-        run = _run_of(
-            NewRun(steps, settings, random_seed, initvals, idata_kwargs, known),
-            *(model, idata_kwargs, ends, store, store, cores, executor),
-            *(max_evaluations, progressbar, quiet, compute_convergence_checks),
-        )
-    return run.to_its_end()
+            known = evaluations_given(reuse)
+            run = _run_of(
+                NewRun(steps, settings, random_seed, initvals, idata_kwargs, known),
+                *(model, idata_kwargs, ends, store, store, cores, evaluators),
+                *(max_evaluations, progressbar, quiet, compute_convergence_checks),
+            )
+        return run.to_its_end()
 
 
 def resume(
@@ -328,28 +320,36 @@ def resume(
     ...     dt = pk.sample(step=pk.GAM())
     ...     dt = pk.resume(dt, draws=500)  # the same chains, 500 draws longer
     """
-    with quiet_logging(checked_bool("quiet", quiet)):
-        model, idata_kwargs = pm.modelcontext(model), _checked_idata_kwargs(idata_kwargs)
-        if settled := [key for key in idata_kwargs if key not in COMPUTED_GROUPS]:
-            raise ValueError(f"idata_kwargs: {', '.join(settled)} cannot change in a run.")
-        _check_integer("draws", draws, 1)
-        _check_integer("max_evaluations", max_evaluations, 1)
-        ends = _limits(callback, max_time, target_ess)
-        check_executor(executor)
-        store, result = None if store is None else as_path("store", store), as_saved(result)
-        if isinstance(result, Path) and store not in (None, result):
-            raise ValueError(f"A run goes on in its own store, {result}: leave out store=.")
-        steps = None if step is None else steps_of_run(step, model)
-        is_open = target_ess is not None or max_evaluations is not None
-        most = MOST_DRAWS if is_open else DEFAULT_DRAWS
-        run = _run_of(
-            ResumedRun(
-                *(model, result, steps, draws, most, target_ess is not None, max_evaluations)
-            ),
-            *(model, idata_kwargs, ends, store, store if store is not None else result),
-            *(cores, executor, max_evaluations, progressbar, quiet, compute_convergence_checks),
-        )
-    return run.to_its_end()
+    with evaluators_of(executor) as evaluators:
+        with quiet_logging(checked_bool("quiet", quiet)), calling_elsewhere(evaluators):
+            model, idata_kwargs = pm.modelcontext(model), _checked_idata_kwargs(idata_kwargs)
+            if settled := [key for key in idata_kwargs if key not in COMPUTED_GROUPS]:
+                raise ValueError(f"idata_kwargs: {', '.join(settled)} cannot change in a run.")
+            _check_integer("draws", draws, 1)
+            _check_integer("max_evaluations", max_evaluations, 1)
+            _check_integer("cores", cores, 1)
+            ends = _limits(callback, max_time, target_ess)
+            store, result = None if store is None else as_path("store", store), as_saved(result)
+            if isinstance(result, Path) and store not in (None, result):
+                raise ValueError(f"A run goes on in its own store, {result}: leave out store=.")
+            steps = None if step is None else steps_of_run(step, model)
+            is_open = target_ess is not None or max_evaluations is not None
+            most = MOST_DRAWS if is_open else DEFAULT_DRAWS
+            run = _run_of(
+                ResumedRun(
+                    *(model, result, steps, draws, most, target_ess is not None, max_evaluations)
+                ),
+                *(model, idata_kwargs, ends, store, store if store is not None else result),
+                *(
+                    cores,
+                    evaluators,
+                    max_evaluations,
+                    progressbar,
+                    quiet,
+                    compute_convergence_checks,
+                ),
+            )
+        return run.to_its_end()
 
 
 def _run_of(
@@ -360,7 +360,7 @@ def _run_of(
     store,
     place,
     cores,
-    executor,
+    evaluators,
     max_evaluations,
     progressbar,
     quiet,
@@ -374,7 +374,8 @@ def _run_of(
     try:
         job, all_chains = prepared.job, prepared.chains
         limits.parameters = _parameters(model, job.outputs, limits.target_ess)
-        workers = _workers(job, len(all_chains), cores, executor, prepared.settings)
+        most = max(len(all_chains), prepared.settings.max_concurrent)
+        workers = Workers(job, most, cores, evaluators)
         computed = _computed(idata_kwargs, model, job.outputs)
         left = _say_what_begins(prepared, workers, limits, computed, max_evaluations)
         checks = compute_convergence_checks and bool(_kept_parameters(model, job.outputs))
@@ -386,18 +387,6 @@ def _run_of(
     except BaseException:
         prepared.record.discard()
         raise
-
-
-def _workers(job, n_chains, cores, executor, settings):
-    """Return the workers of a run."""
-    if cores is not None:
-        checked_integer("cores", cores, at_least=1)
-        if executor is not None:
-            _log.info("cores=%s is not used: the chains advance where executor says.", cores)
-    at_once = max(n_chains, settings.max_concurrent)
-    if cores is None:
-        cores = at_once if job.can_gather else default_cores()
-    return Workers(job, min(cores, at_once), executor)
 
 
 def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
@@ -412,18 +401,20 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
     for step in job.steps:
         _log.info("%s: [%s]", type(step).__name__, ", ".join(map(natural_name, step.var_names)))
     say_what_at_once_is_for(job)
-    if workers.given is not None:
+    if workers.evaluators is not None:
         say_what_more_workers_do(job, len(chains), workers)
     left = evaluations_left(prepared, computed)
     if left is not None:
         left = left if max_evaluations is None else max_evaluations
-        say_what_evaluations_cost(job, left, len(chains), workers.at_once, workers.gathers)
+        say_what_evaluations_cost(
+            job, left, len(chains), workers.evaluations_at_once, workers.gathers
+        )
     elif limits.target_ess is None:  # otherwise draws are the most, and say little
         first = chains[0]
         scouting = sum(chain.begun == 0 < chain.tune for chain in chains)
         looks = job.n_looks(first.begun, first.tune, first.total, len(chains))
         say_what_a_run_costs(
-            *(job.steps, len(chains), first.total - first.begun, workers.at_once),
+            *(job.steps, len(chains), first.total - first.begun, workers.evaluations_at_once),
             *(first.state.point, scouting, len(chains) > 1, looks, workers.gathers),
         )
     kept = sum(chain.n_kept(job.keeps_warmup) for chain in chains)
@@ -471,19 +462,6 @@ def _limits(callback, max_time, target_ess):
     if not (callback is None or callable(callback)):
         raise ValueError(f"callback must be a function of a run and a draw, not {callback!r}.")
     return Limits(callback, _seconds(max_time), target_ess, [])
-
-
-def check_executor(executor):
-    """Raise a ValueError for what is no executor."""
-    if executor is None or isinstance(executor, Executor):
-        return
-    if hasattr(executor, "get_executor"):
-        raise ValueError("executor takes what the Dask client gives: client.get_executor().")
-    if not callable(executor):
-        raise ValueError(
-            "executor must be a concurrent.futures.Executor, or a callable that returns one, not "
-            f"{executor!r}."
-        )
 
 
 def _seconds(max_time):

@@ -11,13 +11,12 @@ from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
-from uuid import uuid4
 
 import numpy as np
 
 from pymc_kameleon.core.chain import COMMON, N_PROGRESS
 from pymc_kameleon.model.black_box_calls import taking_notes
-from pymc_kameleon.model.gathering import Gathering, Turns, out_of_turn
+from pymc_kameleon.model.gathering import out_of_turn
 from pymc_kameleon.model.pymc_internals import (
     get_state_from_generator,
     random_generator_from_state,
@@ -129,7 +128,6 @@ class Job:
     def __init__(self, steps, outputs, keeps_warmup, rule=DEFAULT_RULE, at_once=1):
         self.steps, self.outputs, self.keeps_warmup = steps, outputs, keeps_warmup
         self.rule, self.at_once = rule, at_once
-        self.token = uuid4().hex
         self._make_ready()
 
     def _make_ready(self):
@@ -169,30 +167,19 @@ class Job:
             step.log_density(start[step.layout.places])
 
     @property
+    def users_ops(self):
+        """The user's Ops that are called through Python, a set."""
+        return set().union(*(functions.users_ops for functions in self._functions))
+
+    @property
     def batched(self):
         """Batched black boxes that are called, a set."""
         return set().union(*(functions.batched for functions in self._functions))
 
     @property
-    def can_gather(self):
-        """Whether threads can call them: PyTensor's own functions share what they compute in."""
-        return bool(self.batched) and all(functions.in_numba for functions in self._functions)
-
-    @property
-    def can_share_threads(self):
-        """Whether functions of black boxes can be called in several threads at the same time."""
-        return any(functions.calls_functions for functions in self._functions) and all(
-            functions.in_numba for functions in self._functions
-        )
-
-    def share_threads(self):
-        """Let tasks of several threads call them at the same time from now on."""
-        self.turns = Turns()
-
-    def gather(self):
-        """Let tasks of several threads call them together from now on; return the Gathering."""
-        self.turns = Gathering(self.batched)
-        return self.turns
+    def in_numba(self):
+        """Whether tasks can be in threads: PyTensor's own functions share what they compute in."""
+        return all(functions.in_numba for functions in self._functions)
 
     def width(self, tuning):
         """Return the number of outputs of a draw."""

@@ -19,7 +19,7 @@ from runs import QUIET, assert_same, begun, job_of, messages, resume, sample
 import pymc_kameleon as pk
 from pymc_kameleon.model import watch
 from pymc_kameleon.model.entry_points import black_box_ops_silent
-from pymc_kameleon.model.failures import NotHere, TooLong, within
+from pymc_kameleon.model.remote import NotHere, TooLong, within
 from pymc_kameleon.model.watch import Watch
 from pymc_kameleon.step.job import advance
 

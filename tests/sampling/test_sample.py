@@ -1138,7 +1138,8 @@ def test_impossible_options(options, message, gam):
         sample(gam, **options)
 
 
-def test_cores_beside_an_executor_are_not_used(walk, caplog):
+def test_cores_beside_an_executor_are_not_used(caplog):
+    walk = pk.baselines.RWM(model=box()[1])
     with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.INFO, "pymc_kameleon"):
         sample(walk, executor=pool, cores=2)
     assert sum("cores=2 is not used" in message for message in messages(caplog)) == 1

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 
@@ -17,28 +17,28 @@ from runs import DRAWN, assert_same, messages, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.model.entry_points import black_box_ops_silent
+from pymc_kameleon.model.evaluators import Evaluators
 from pymc_kameleon.model.gathering import Turns
-from pymc_kameleon.sampling.workers import size_of
 
-ALL, PATIENCE = (*DRAWN, "warmup_sample_stats", "learned"), 60
+ALL = (*DRAWN, "warmup_sample_stats", "learned")
 
 
 class Meeting:
-    """A log-density whose first two calls in workers wait for each other."""
+    """A log-density whose calls in threads wait a bit for another one, until two have met."""
 
     def __init__(self):
         self.begin()
 
-    def begin(self, patience=PATIENCE):
-        self.left, self.lock = 2, threading.Lock()
-        self.meet = threading.Barrier(2, timeout=patience)
+    def begin(self, patience=0.3):
+        self.patience, self.inside, self.met = patience, 0, threading.Event()
 
     def __call__(self, x):
-        with self.lock:
-            waits = self.left > 0 and threading.current_thread() is not threading.main_thread()
-            self.left -= waits
-        if waits:
-            self.meet.wait()
+        if threading.current_thread() is not threading.main_thread():
+            self.inside += 1
+            if self.inside == 2:
+                self.met.set()
+            self.met.wait(self.patience)
+            self.inside -= 1
         return standard_normal(x)
 
 
@@ -57,19 +57,20 @@ def test_two_threads_are_in_the_function_at_the_same_time(walk, monkeypatch):
     meeting.begin()
     with ThreadPoolExecutor(2) as threads:
         assert_same(sample(walk, chains=2, executor=threads), alone, ALL)
-    assert meeting.left == 0
+    assert meeting.met.is_set()
     # The broken twin keeps its turn.
     monkeypatch.setattr(Turns, "call", lambda turns, op, inputs: op.compute(inputs))
-    meeting.begin(patience=0.1)
-    with ThreadPoolExecutor(2) as threads, pytest.raises(threading.BrokenBarrierError):
+    meeting.begin(patience=0.005)
+    with ThreadPoolExecutor(2) as threads:
         sample(walk, chains=2, executor=threads)
+    assert not meeting.met.is_set()
 
 
 def test_other_ops_take_turns_which_is_told(caplog):
     _, model = box()
     with ThreadPoolExecutor(2) as threads:
         sample(pk.baselines.RWM(model=model), chains=2, executor=threads)
-    [said] = [text for text in messages(caplog) if "take turns" in text]
+    [said] = [text for text in messages(caplog) if "by one thread at a time" in text]
     assert "@pk.black_box" in said
 
 
@@ -86,16 +87,19 @@ def test_searches_in_threads_are_those_in_turn():
 
 def test_the_size_of_executors():
     with ThreadPoolExecutor(3) as threads, ProcessPoolExecutor(2) as processes:
-        assert (size_of(threads), size_of(processes)) == (3, 2)
-    cluster = SimpleNamespace(_client=SimpleNamespace(nthreads=lambda: {"a": 2, "b": 3}))
-    assert size_of(cluster) == 5
-    assert size_of(ThreadPoolExecutor) == size_of(None) == 0
+        sizes = [Evaluators(executor).size for executor in (threads, processes, Executor())]
+        made = Evaluators(lambda: threads)
+    assert sizes == [3, 2, 0]
+    assert made.size == 3
+    cluster = Executor()
+    cluster._client = SimpleNamespace(nthreads=lambda: {"a": 2, "b": 3})
+    assert Evaluators(cluster).size == 5
 
 
 @pytest.mark.slow
 def test_a_search_makes_as_many_evaluations_at_once_as_there_are_workers(walk, caplog):
     """Chains that do not follow a search stay as many as they are."""
-    meeting.left = 0
+    meeting.met.set()
     surrogate = pk.SurrogateMetropolis(model=walk.model)
     with caplog.at_level("INFO", "pymc_kameleon"), ThreadPoolExecutor(5) as threads:
         run = partial(sample, chains=None, draws=2, tune=4, executor=threads)
@@ -142,7 +146,7 @@ def test_a_function_that_makes_threads_is_looked_at(walk):
     alone = sample(walk, chains=2)
     meeting.begin()
     assert_same(sample(walk, chains=2, executor=lambda: ThreadPoolExecutor(2)), alone, ALL)
-    assert meeting.left == 0
+    assert meeting.met.is_set()
 
 
 @pk.black_box(batched=True)

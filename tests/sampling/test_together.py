@@ -179,7 +179,7 @@ def test_evaluations_in_one_call_cannot_be_stopped(growth, gam, monkeypatch):
 
 def workers(model, **options):
     step = pk.baselines.RWM(model=model, compile_kwargs=options)
-    return Workers(Job([step], step.outputs([model.free_RVs[0].name]), True), 4)
+    return Workers(Job([step], step.outputs([model.free_RVs[0].name]), True), 4, 4)
 
 
 def test_functions_of_pytensor_are_not_safe_in_threads(growth, model):

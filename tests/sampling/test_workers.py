@@ -1,6 +1,5 @@
 """A chain's progress is a pure function: wherever it is computed, the draws are the same."""
 
-import hashlib
 import logging
 import multiprocessing
 import os
@@ -9,10 +8,7 @@ import signal
 import sys
 import threading
 import time
-import types
-from collections import OrderedDict
 from concurrent.futures import (
-    BrokenExecutor,
     Executor,
     Future,
     ProcessPoolExecutor,
@@ -33,7 +29,7 @@ from runs import QUIET, assert_same, begun, job_of, joined, messages, resume, sa
 from test_contract import ROWS
 
 import pymc_kameleon as pk
-from pymc_kameleon.model.entry_points import black_box_ops_silent
+from pymc_kameleon.model.python_calls import WorkerTraceback
 from pymc_kameleon.sampling import (
     chain_of_run,
     run,
@@ -45,7 +41,7 @@ from pymc_kameleon.sampling import (
 from pymc_kameleon.sampling import (
     workers as sampling_workers,
 )
-from pymc_kameleon.sampling.worker_process import MOST_JOBS, Failed, Lacks, WorkerTraceback, do_task
+from pymc_kameleon.sampling.worker_process import Failed
 from pymc_kameleon.step.job import Job, advance, learn
 
 pytestmark = pytest.mark.forks
@@ -223,29 +219,6 @@ def test_own_processes_and_a_callable_give_the_same_draws(black_box, expected):
     assert_same(black_box(executor=LikeLoky), expected[3], ALL)
 
 
-def test_jax_has_as_many_bits_in_workers(monkeypatch, job):
-    """A program sets them after the import, where workers may not come."""
-
-    class Config(dict):
-        jax_enable_x64 = property(lambda self: self["jax_enable_x64"])
-        update = dict.__setitem__
-
-    jax = types.ModuleType("jax")
-    jax.config = Config(jax_enable_x64=True)
-    monkeypatch.setitem(sys.modules, "jax", jax)
-    monkeypatch.setenv("JAX_ENABLE_X64", "0")
-    for name in ("_jobs", "_compiled"):
-        monkeypatch.setattr(worker_process, name, OrderedDict())
-    parcel = worker_process.Parcel.of(job)
-    jax.config.update("jax_enable_x64", False)
-    worker_process._load(job.token, worker_process.Parcel.of(job))
-    assert not jax.config.jax_enable_x64
-    assert os.environ["JAX_ENABLE_X64"] == "0"
-    worker_process._load(job.token, parcel)
-    assert jax.config.jax_enable_x64
-    assert os.environ["JAX_ENABLE_X64"] == "1"
-
-
 @pytest.mark.skipif(
     multiprocessing.get_start_method() != "fork", reason="processes are not forked here by default"
 )
@@ -294,7 +267,7 @@ def test_a_dask_cluster_gives_the_same_draws(cluster, black_box, expected, late,
     """Also when a worker dies, which Dask begins anew."""
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         assert_same(black_box(executor=cluster.get_executor()), expected[3], ALL)
-    assert "Sampling by ClientExecutor (3 chains)" in caplog.text
+    assert "Sampling by ClientExecutor, which calls `Counting` (3 chains)" in caplog.text
     # A handler of asyncio, of a worker without a job so far, cannot be sent.
     assert any(cluster.run(lambda: signal.getsignal(signal.SIGINT) is signal.SIG_IGN).values())
     killer = faults.Kills(late(1), tmp_path / "killed")
@@ -305,103 +278,6 @@ def test_a_dask_cluster_gives_the_same_draws(cluster, black_box, expected, late,
     assert error.value.__notes__[0].startswith("In chain 1, draw ")
     with pytest.raises(ValueError, match=r"client\.get_executor\(\)"):
         black_box(executor=cluster)
-
-
-class Elsewhere(Executor):
-    """Workers with memories of their own, in this process: their jobs arrive pickled."""
-
-    def __init__(self, n, monkeypatch):
-        self.n, self.turn, self.patch = n, 0, monkeypatch
-        self.memories, self.heavy, self.light = [OrderedDict() for _ in range(n)], 0, 0
-        self.compiled = [OrderedDict() for _ in range(n)]
-
-    def submit(self, function, number, token, parcel, *task):
-        self.turn = (self.turn + 1) % self.n
-        is_heavy = parcel is not None and parcel.functions is not None
-        self.heavy, self.light = self.heavy + is_heavy, self.light + (not is_heavy)
-        future = Future()
-        with self.patch.context() as patch:
-            patch.setattr(worker_process, "_jobs", self.memories[self.turn])
-            patch.setattr(worker_process, "_compiled", self.compiled[self.turn])
-            task = pickle.loads(pickle.dumps(task))
-            outcome = function(number, token, parcel, *task)
-            future.set_result(pickle.loads(pickle.dumps(outcome)))
-        return future
-
-
-@pytest.fixture(scope="module")
-def arrival(tmp_path_factory):
-    path = tmp_path_factory.mktemp("arrivals") / "arrivals"
-    step = pk.baselines.RWM(model=faults.arriving(path), steps_per_draw=2)
-    job = job_of(step)
-    path.unlink(missing_ok=True)
-    with black_box_ops_silent():
-        advance(cloudpickle.loads(cloudpickle.dumps(job)), begun(job), 1)
-    return step, path, len(path.read_text().split())
-
-
-@pytest.fixture
-def arriving(arrival):
-    """Return a step whose model notes who unpickles it, where it does, and how often at a time."""
-    arrival[1].unlink()
-    yield arrival
-    arrival[1].touch()
-
-
-def test_the_model_arrives_once_at_each_worker(arriving, monkeypatch):
-    """With several chains, many advances, and more runs than a worker remembers."""
-    step, path, at_a_time = arriving
-    pool = Elsewhere(2, monkeypatch)
-    monkeypatch.setattr(sampling_workers, "SECONDS_ELSEWHERE", 1e-9)  # a draw at a time
-    result = sample(step, chains=3, tune=20, draws=10, executor=pool)
-    assert len(path.read_text().split()) == 2 * at_a_time
-    assert [len(memory) for memory in pool.memories] == [1, 1]
-    assert pool.light + pool.heavy >= 3 * 30
-    assert pool.heavy <= 3 * sampling_workers.TASKS_WITH_JOB
-    assert_same(result, sample(step, chains=3, tune=20, draws=10), ALL)
-    for _ in range(5):
-        sample(step, chains=2, tune=2, draws=2, executor=pool)
-    assert [len(memory) for memory in pool.memories] == [MOST_JOBS] * 2
-
-
-def test_workers_keep_what_they_compiled(arriving, monkeypatch):
-    """For other runs of the model, and other steps; the broken twin forgets it."""
-    step, path, at_a_time = arriving
-    pool = Elsewhere(1, monkeypatch)
-    first = sample(step, chains=3, tune=20, draws=10, executor=pool)
-    heavy, arrived = pool.heavy, len(path.read_text().split())
-    assert arrived == at_a_time
-    again = pk.baselines.RWM(model=step.model, steps_per_draw=2)
-    assert_same(sample(again, chains=3, tune=20, draws=10, executor=pool), first, ALL)
-    other = pk.baselines.AM(model=step.model)
-    elsewhere = sample(other, chains=2, tune=20, draws=10, executor=pool)
-    assert_same(elsewhere, sample(other, chains=2, tune=20, draws=10), ALL)
-    assert (pool.heavy, len(path.read_text().split())) == (heavy, arrived)
-    for memory in pool.compiled:
-        memory.clear()
-    assert_same(sample(again, chains=3, tune=20, draws=10, executor=pool), first, ALL)
-    assert pool.heavy > heavy
-    assert len(path.read_text().split()) == 2 * arrived
-
-
-def test_a_changed_model_does_not_find_the_old_one(black_box, expected, monkeypatch):
-    """Whether it was changed here or in the worker; the broken twin knows all by one key."""
-    pool = Elsewhere(1, monkeypatch)
-    assert_same(black_box(executor=pool), expected[3], ALL)
-    shallow = black_box(faults.shallow)
-    assert_same(black_box(faults.shallow, executor=pool), shallow, ALL)
-    assert_same(black_box(executor=pool), expected[3], ALL)
-    assert [len(memory) for memory in pool.compiled] == [2]
-    for memory in pool.compiled:
-        for kept in memory.values():
-            for op in kept.black_boxes:
-                op.function = faults.shallow  # as a black box may that remembers something
-    assert_same(black_box(executor=pool), expected[3], ALL)
-    monkeypatch.setattr(worker_process, "sha256", lambda pickled: hashlib.sha256())
-    black_box(executor=pool)
-    stale = black_box(faults.shallow, executor=pool)
-    with pytest.raises(AssertionError):
-        assert_same(stale, shallow, ALL)
 
 
 @pytest.mark.parametrize("home", ["__main__", pytest.param(__name__, marks=pytest.mark.slow)])
@@ -429,7 +305,7 @@ def test_a_function_of_a_notebook_is_the_one_of_now(home, monkeypatch):
             assert_same(found(here, executor=pool), found(here), ALL)
 
 
-def test_what_cannot_travel_is_said(monkeypatch):
+def test_what_cannot_travel_is_said():
     lock = threading.Lock()
 
     @wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
@@ -439,47 +315,39 @@ def test_what_cannot_travel_is_said(monkeypatch):
 
     with pm.Model() as model:
         pm.Potential("logp", locked(pm.Flat("x")))
-    with pytest.raises(TypeError, match="lock") as info:
-        sample(pk.baselines.RWM(model=model), executor=Elsewhere(2, monkeypatch))
+    with forked() as executor, pytest.raises(TypeError, match="lock") as info:
+        sample(pk.baselines.RWM(model=model), executor=executor)
     assert any("to travel to workers" in note for note in info.value.__notes__)
 
 
-def test_a_worker_that_never_has_the_same_task_again_gets_the_model(arriving, monkeypatch):
-    """Tasks go to the workers in turn, so that what is sent again goes to the next one."""
-    step, _, _ = arriving
-    pool = Elsewhere(2, monkeypatch)
-    monkeypatch.setattr(sampling_workers, "SECONDS_ELSEWHERE", 1e-9)
-    sample(step, chains=1, tune=20, draws=10, executor=pool)
-    assert [len(memory) for memory in pool.memories] == [1, 1]
-    assert pool.heavy == sampling_workers.TASKS_WITH_JOB
-
-
-@pytest.mark.slow
-def test_a_pool_unpickles_the_model_once_per_process(arriving):
-    """A pool that was begun before the run, and has not got its job by forking."""
-    step, path, at_a_time = arriving
+def test_an_executor_without_black_boxes_is_not_used(line_walk, caplog):
     with forked() as executor:
-        executor.submit(int).result()
-        sample(step, chains=4, tune=20, draws=10, executor=executor)
-    arrivals = path.read_text().split()
-    counts = [arrivals.count(pid) for pid in set(arrivals)]
-    assert 1 <= len(counts) <= 2
-    assert set(counts) == {at_a_time}
-    assert str(os.getpid()) not in arrivals
+        assert_same(sample(line_walk, executor=executor), sample(line_walk), ALL)
+    [said] = messages(caplog, logging.WARNING)
+    assert said.startswith("The executor is not used, because the model calls no black box.")
 
 
 # ---- workers that die -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("executor", [None, forked], ids=["own", "callable"])
-def test_a_worker_that_dies_once_changes_nothing(
-    executor, black_box, expected, late, tmp_path, caplog
-):
+def test_a_worker_that_dies_once_changes_nothing(black_box, expected, late, tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
-        result = black_box(faults.Kills(late(1), tmp_path / "killed"), cores=2, executor=executor)
+        result = black_box(faults.Kills(late(1), tmp_path / "killed"), cores=2)
     assert (tmp_path / "killed").exists()
     assert_same(result, expected[3], ALL)
     assert any("A worker of chain 1 died" in message for message in messages(caplog))
+
+
+def test_a_pool_that_breaks_is_made_again(black_box, expected, late, tmp_path, caplog):
+    made = []
+    result = black_box(
+        faults.Kills(late(1), tmp_path / "killed"),
+        executor=lambda: made.append(forked()) or made[-1],
+    )
+    assert (tmp_path / "killed").exists()
+    assert_same(result, expected[3], ALL)
+    assert len(made) == 2
+    assert messages(caplog, logging.WARNING) == []
 
 
 @pytest.mark.slow
@@ -493,7 +361,7 @@ def test_a_worker_that_dies_while_it_sends_changes_nothing(black_box, expected, 
 def test_an_executor_that_breaks_is_replaced_on_this_machine(
     black_box, expected, late, tmp_path, caplog, monkeypatch
 ):
-    made, own = [], sampling_workers.ProcessPoolExecutor
+    made, own = [], ProcessPoolExecutor
     monkeypatch.setattr(
         sampling_workers,
         "ProcessPoolExecutor",
@@ -507,7 +375,7 @@ def test_an_executor_that_breaks_is_replaced_on_this_machine(
     assert_same(result, expected[3], ALL)
     said = [m for m in messages(caplog) if "The executor is broken" in m]
     assert len(said) == 1
-    assert "go on on this machine" in said[0]
+    assert "called by processes of this machine" in said[0]
     assert "pass a function: executor=lambda: ProcessPoolExecutor(4)" in said[0]
     assert len(made) == 1
     with pytest.raises(RuntimeError, match="shutdown"):
@@ -515,13 +383,10 @@ def test_an_executor_that_breaks_is_replaced_on_this_machine(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "executor", [None, pytest.param(forked, marks=pytest.mark.slow)], ids=["own", "callable"]
-)
-def test_a_chain_that_kills_its_workers_is_given_up(executor, black_box, expected, late, caplog):
+def test_a_chain_that_kills_its_workers_is_given_up(black_box, expected, late, caplog):
     """The other chains, which died with it, are whole."""
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
-        result = black_box(faults.Kills(late(1)), cores=2, executor=executor)
+        result = black_box(faults.Kills(late(1)), cores=2)
     (lost,) = [m for m in messages(caplog, logging.ERROR)]
     assert lost.startswith("Chain 1 is given up at draw ")
     assert "as 4 workers died of it in a row" in lost
@@ -547,33 +412,6 @@ def test_if_all_chains_are_given_up_what_there_is_is_returned(black_box, caplog,
     result = black_box(faults.Kills((3.0, 50)), cores=2, chains=2, initvals=faults.well(0))
     assert len(messages(caplog, logging.ERROR)) == 4
     assert result["learned"].sizes["chain"] == 2
-
-
-class Breaks(Executor):
-    """Breaks at the k-th task, and every later one."""
-
-    def __init__(self, k):
-        self.k = k
-
-    def submit(self, function, *arguments):
-        self.k -= 1
-        if self.k < 0:
-            raise BrokenExecutor("gone")
-        future = Future()
-        future.set_result(function(*arguments))
-        return future
-
-
-def test_a_callable_is_called_again(line_walk):
-    made = []
-
-    def make():
-        made.append(Breaks(3) if len(made) < 2 else ThreadPoolExecutor(1))
-        return made[-1]
-
-    assert_same(sample(line_walk, executor=make), sample(line_walk), ALL)
-    assert len(made) == 3
-    made[-1].shutdown()
 
 
 # ---- exceptions -----------------------------------------------------------------------------
@@ -612,7 +450,6 @@ def test_failures_travel():
     assert Failed(error).error is error
     assert type(arrived.error) is RuntimeError
     assert arrived.error.__notes__ == ["draw 3"]
-    assert do_task(0, "no such job", None, advance) is Lacks.JOB
 
 
 # ---- learning together ----------------------------------------------------------------------
@@ -621,6 +458,14 @@ def test_failures_travel():
 @pytest.fixture(scope="module")
 def line_walk():
     return pk.baselines.RWM(model=normal(), steps_per_draw=5)
+
+
+@pytest.fixture(scope="module")
+def gentle():
+    """Of a function."""
+    with pm.Model() as model:
+        pm.Potential("logp", pk.black_box(faults.wells, ndim=0)(pm.Flat("x", shape=2)))
+    return pk.baselines.RWM(model=model, steps_per_draw=3)
 
 
 @pytest.fixture(scope="module")
@@ -639,7 +484,7 @@ def calls(monkeypatch):
 def test_chains_learn_together_where_all_have_come(herd, calls):
     alone = sample(herd, chains=3, tune=40)
     assert calls == [(3, [n] * 3) for n in (0, 10, 25)]
-    for options in ({"cores": 2}, {"executor": forked}, {"executor": lambda: Breaks(4)}):
+    for options in ({"cores": 2}, {"cores": 3}):
         calls.clear()
         assert_same(sample(herd, chains=3, tune=40, **options), alone, ALL)
     other = sample(faults.Loner(model=herd.model, steps_per_draw=2), chains=3, tune=40)
@@ -657,7 +502,7 @@ def test_chains_that_are_not_pooled_learn_alone(herd, calls, tmp_path):
     loner = faults.Loner(model=herd.model, steps_per_draw=2)
     assert_same(sample(loner, chains=3, tune=40), alone, ALL)
     path = tmp_path / "run.zarr"
-    for options in ({"cores": 2}, {"executor": forked}, {"store": path}):
+    for options in ({"cores": 2}, {"store": path}):
         same_run = sample(unpooled(herd), chains=3, tune=40, **options)
         assert_same(same_run, alone, ALL)
     begun = sample(unpooled(herd), chains=3, tune=40, callback=lambda run, draw: run.stop())
@@ -692,8 +537,7 @@ def test_gad_mala_pools_wherever_it_runs():
     step = pk.GadMALA(model=model)
     pooled = sample(step, chains=3, tune=100)
     assert len(np.unique(pooled["learned"]["covariance"][:, 0, 0])) == 1
-    for options in ({"cores": 2}, {"executor": forked}):
-        assert_same(sample(step, chains=3, tune=100, **options), pooled, ALL)
+    assert_same(sample(step, chains=3, tune=100, cores=2), pooled, ALL)
     half = sample(step, chains=3, tune=100, callback=lambda run, draw: run.stop())
     assert_same(pk.resume(half, model=model, **QUIET), pooled, ALL)
     alone = sample(unpooled(step), chains=3, tune=100)
@@ -705,15 +549,15 @@ def test_gad_mala_pools_wherever_it_runs():
 
 
 class Loses(ThreadPoolExecutor):
-    """Loses its k-th task."""
+    """Loses its second task."""
 
-    def __init__(self, k):
+    def __init__(self, *arguments):
         super().__init__(1)
-        self.k = k
+        self.left = 2
 
     def submit(self, function, *arguments):
-        self.k -= 1
-        if self.k != -1:
+        self.left -= 1
+        if self.left:
             return super().submit(function, *arguments)
         future = Future()
         future.set_exception(ConnectionError("gone"))
@@ -722,9 +566,10 @@ class Loses(ThreadPoolExecutor):
 
 def test_a_chain_that_was_given_up_learns_later(herd, calls, monkeypatch):
     """Alone, as the others have gone on; it does not wait for them for ever."""
-    monkeypatch.setattr(run, "MOST_FAILURES", 0)
-    with Loses(1) as executor:
-        rest = sample(herd, chains=3, tune=40, executor=executor)
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "MOST_FAILURES", 0)
+        patch.setattr(sampling_workers, "ThreadPoolExecutor", Loses)
+        rest = sample(herd, chains=3, tune=40, cores=2)
     assert rest["posterior"]["chain"].values.tolist() == [0, 2]
     assert calls == [(3, [0] * 3), (2, [10] * 2), (2, [25] * 2)]
     calls.clear()
@@ -774,39 +619,37 @@ def test_a_second_ctrl_c_right_after_the_first_is_not_lost():
 def test_workers_leave_ctrl_c_to_their_parent(black_box):
     """A terminal sends it to all processes of a group."""
     with ProcessPoolExecutor(
-        1, multiprocessing.get_context("fork"), initializer=sampling_workers._set_up_process
+        1, multiprocessing.get_context("fork"), initializer=worker_process.set_up_process
     ) as pool:
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
 
 
-def test_workers_that_began_before_leave_it_once_they_have_the_model(black_box):
+def test_workers_that_began_before_leave_it_once_they_have_the_function(black_box):
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
         assert pool.submit(signal.getsignal, signal.SIGINT).result() != signal.SIG_IGN
         black_box(executor=pool, chains=1)
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
 
 
-class ThirdIsInterrupted(Executor):
-    """Of two tasks at a time."""
+class Interrupted(ThreadPoolExecutor):
+    """Its fourth call is interrupted."""
 
-    def __init__(self):
-        self.futures = []
+    left = 4
 
     def submit(self, function, *arguments):
-        self.futures.append(Future())
-        if len(self.futures) == 4:
-            self.futures[2].set_exception(KeyboardInterrupt())
-        if len(self.futures) != 3:
-            self.futures[-1].set_result(function(*arguments))
-        return self.futures[-1]
+        self.left -= 1
+        if self.left:
+            return super().submit(function, *arguments)
+        future = Future()
+        future.set_exception(KeyboardInterrupt())
+        return future
 
 
-def test_a_task_that_is_interrupted_costs_no_other_its_draws(line_walk, caplog):
-    result = sample(line_walk, tune=0, executor=ThirdIsInterrupted())
-    one, other = result["sampling_state"]["monitor_done"].values
-    assert one == 1 < other
+def test_a_call_that_is_interrupted_costs_no_other_its_draws(gentle, caplog):
+    with Interrupted(1) as threads:
+        result = sample(gentle, tune=0, chains=2, executor=threads)
     assert "Sampling was interrupted" in caplog.text
-    assert_same(resume(result, line_walk.model, None), sample(line_walk, tune=0), ALL[:2])
+    assert_same(resume(result, gentle.model, None), sample(gentle, tune=0, chains=2), ALL[:2])
 
 
 class Deserted(Executor):
@@ -816,18 +659,20 @@ class Deserted(Executor):
         self._client, self.seen = self, [{}, {"last": 1}, {"one": 1, "last": 1}]
 
     def nthreads(self):
-        return self.seen.pop()
+        return self.seen.pop() if self.seen else {}
 
     def submit(self, function, *arguments):
-        signal.raise_signal(signal.SIGINT)
-        return Future()
+        future = Future()
+        if threading.current_thread() is threading.main_thread():
+            future.set_result(function(*arguments))  # before the run
+        else:
+            signal.raise_signal(signal.SIGINT)
+        return future
 
 
-def test_ctrl_c_waits_for_no_cluster_where_nobody_is_left(line_walk):
-    executor = Deserted()
+def test_ctrl_c_waits_for_no_cluster_where_nobody_is_left(gentle):
     with pytest.raises(KeyboardInterrupt, match="no draws"):
-        sample(line_walk, chains=1, executor=executor)
-    assert not executor.seen
+        sample(gentle, chains=2, executor=Deserted())
 
 
 class Tells(faults.Hangs):

@@ -1,0 +1,327 @@
+"""Functions of black boxes that an executor calls: what is sent to it, and what comes back.
+
+A worker gets each function once, by value where it has no importable name. Where a worker dies, the
+calls under way are made again, one at a time, so that only one that kills its worker is counted.
+"""
+
+import io
+import logging
+import threading
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from hashlib import sha256
+from itertools import count
+
+import cloudpickle
+from pytensor.compile.ops import FromFunctionOp
+
+from pymc_kameleon.model import remote
+from pymc_kameleon.model.black_boxes import name_of, reduced
+from pymc_kameleon.model.gathering import RunEnded, Turns
+from pymc_kameleon.model.python_calls import WorkerTraceback
+from pymc_kameleon.model.remote import LACKS, LATE, RAISED, REFUSED, NotHere, Performed, TooLong
+
+_log = logging.getLogger("pymc_kameleon")
+
+MOST_DEATHS = 3
+"""Workers that may die of a call that was made alone."""
+
+
+class WorkersDied(RuntimeError):
+    """Each worker that made a call has died of it."""
+
+
+class Elsewhere(Turns):
+    """Turns in which an executor calls the functions of black boxes.
+
+    Parameters
+    ----------
+    evaluators : Evaluators
+    """
+
+    def __init__(self, evaluators):
+        super().__init__()
+        self._evaluators, self._performed = evaluators, {}
+
+    def run(self, function, timeout, arguments):
+        """Return what a function returns elsewhere."""
+        return self._evaluators.run(function, timeout, arguments)
+
+    def perform(self, op, node, inputs, storage):
+        """Let an Op of the user compute elsewhere, unless that is in threads, where it may not."""
+        if self._evaluators.are_threads:
+            super().perform(op, node, inputs, storage)
+            return
+        if node not in self._performed:
+            self._performed[node] = Performed(op, tuple([x.type for x in node.inputs]))
+        self.leave()
+        try:
+            found = self._evaluators.run(self._performed[node], None, inputs)
+        finally:
+            self.take()
+        for place, value in zip(storage, found, strict=True):
+            place[0] = value
+
+
+@contextmanager
+def calling_elsewhere(evaluators):
+    """Let evaluators, unless they are None, call black boxes meanwhile, instead of this thread."""
+    with nullcontext() if evaluators is None else Elsewhere(evaluators):
+        yield
+
+
+class Evaluators:
+    """Workers of an executor that call functions.
+
+    Parameters
+    ----------
+    given : concurrent.futures.Executor or callable
+        A callable returns one, and is called again if that breaks.
+    renewed : callable, optional
+        Returns another one if `given` is an executor that breaks.
+
+    Attributes
+    ----------
+    executor : concurrent.futures.Executor
+        The one of now.
+    """
+
+    def __init__(self, given, renewed=None):
+        self.given, self._renewed = given, renewed
+        self._change, self._numbers = threading.Condition(), count()
+        self._under_way, self._suspects, self._waits, self._ended = 0, 0, set(), False
+        self._parcels = {}
+        self.executor = given if isinstance(given, Executor) else self._made(given)
+
+    def _made(self, make):
+        made = make()
+        if not isinstance(made, Executor):
+            raise ValueError(f"executor() must return a concurrent.futures.Executor, not {made!r}.")
+        return made
+
+    @property
+    def name(self):
+        """What it is called."""
+        return type(self.executor).__name__
+
+    @property
+    def size(self):
+        """How many calls are made at a time, 0 if that is not known."""
+        if self.is_dask:
+            return sum(self.executor._client.nthreads().values())
+        return getattr(self.executor, "_max_workers", None) or 0
+
+    @property
+    def is_dask(self):
+        """Whether these are workers of Dask, which call functions in threads."""
+        return hasattr(getattr(self.executor, "_client", None), "nthreads")
+
+    @property
+    def are_threads(self):
+        """Whether these are threads of this process."""
+        return isinstance(self.executor, ThreadPoolExecutor)
+
+    def end(self):
+        """Let calls that wait end, by a RunEnded."""
+        with self._change:
+            self._ended = True
+            for wait in self._waits:
+                wait.set()
+            self._change.notify_all()
+
+    def close(self):
+        """End, and shut down what was made here."""
+        self.end()
+        if self.executor is not self.given:
+            self.executor.shutdown(wait=False)  # loky's knows no cancel_futures
+
+    def run(self, function, timeout, arguments):
+        """Return what a function returns elsewhere.
+
+        Raises
+        ------
+        TooLong
+            If it takes longer than `timeout` seconds, unless that is None.
+        WorkersDied
+            If workers die of it.
+        Exception
+            Whatever it raises, with its traceback as the cause.
+        """
+        if timeout is not None and (self.are_threads or self.is_dask):
+            raise NotHere(
+                "timeout of black_box: its calls cannot be stopped, as this executor does its tasks "
+                "in threads; only the main one of a process can be."
+            )
+        parcel = None if self.are_threads else self._parcel(function)
+        deaths, is_suspect = 0, False
+        while True:
+            with self._turn(is_suspect):
+                executor = self.executor
+                try:
+                    kind, *found = self._outcome(executor, function, parcel, timeout, arguments)
+                    break
+                except (RunEnded, NotHere):
+                    raise
+                except Exception as error:  # not of the function itself
+                    self._renew(executor, error)
+                    deaths, is_suspect, last = deaths + is_suspect, True, error
+            if deaths == MOST_DEATHS:
+                raise WorkersDied(
+                    f"{MOST_DEATHS} workers died of it in a row ({last!r}): does it take too much "
+                    "memory, or crash?"
+                ) from last
+        if kind == LATE:
+            raise TooLong
+        if kind == REFUSED:
+            raise NotHere(f"`{_name_of(function)}` cannot be called elsewhere: {found[0]}")
+        if kind == RAISED:
+            error, *seen = found
+            error.__cause__ = WorkerTraceback(*seen) if seen else error.__cause__
+            raise error
+        return found[0]
+
+    @contextmanager
+    def _turn(self, is_suspect):
+        """Wait until calls may be made, a suspect when there is no other one."""
+        with self._change:
+            self._suspects += is_suspect
+            self._change.wait_for(lambda: self._ended or self._may_go(is_suspect))
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._change:
+                self._under_way -= 1
+                self._suspects -= is_suspect
+                self._change.notify_all()
+
+    def _may_go(self, is_suspect):
+        return self._under_way == 0 if is_suspect else self._suspects == 0
+
+    def _outcome(self, executor, function, parcel, timeout, arguments):
+        if parcel is None:
+            return self._wait(
+                self._submitted(executor, remote.attempt, function, timeout, arguments)
+            )
+        name, there, _ = _by_value()
+        key, whole = parcel
+        for sent in (None, whole):
+            task = name, next(self._numbers), sent, key, timeout, arguments
+            outcome = self._wait(self._submitted(executor, there, *task))
+            if outcome[0] != LACKS:
+                break
+        return outcome
+
+    def _submitted(self, executor, *task):
+        try:
+            return executor.submit(*task)
+        except BrokenExecutor:
+            raise
+        except Exception as error:
+            raise NotHere(f"The executor takes no tasks: {error}") from error
+
+    def _wait(self, future):
+        """Return the result of a future, however long it takes, as long as the run goes on."""
+        done = threading.Event()
+        with self._change:
+            if self._ended:
+                raise RunEnded
+            self._waits.add(done)
+        future.add_done_callback(lambda _: done.set())
+        done.wait()
+        with self._change:
+            self._waits.discard(done)
+        if not future.done():
+            future.cancel()
+            raise RunEnded
+        return future.result()
+
+    def _renew(self, executor, error):
+        """Make another executor if one is broken, unless another call has done so."""
+        if not isinstance(error, BrokenExecutor):
+            return
+        with self._change:
+            if executor is not self.executor:
+                return
+            if not isinstance(self.given, Executor):
+                executor.shutdown(wait=False)
+                self.executor = self._made(self.given)
+                return
+            self.executor = self._renewed()
+        if executor is not self.given:
+            return
+        _log.warning(
+            "The executor is broken, so black boxes are called by processes of this machine from "
+            "now on. To have a new one made instead, pass a function: "
+            "executor=lambda: ProcessPoolExecutor(4)."
+        )
+
+    def _parcel(self, function):
+        """Return the key of a function, and what a worker needs that lacks it."""
+        if function not in self._parcels:
+            with _remote_by_value():
+                pickled = packed(function)
+            parcel = _by_value()[-1], pickled, remote.uses_jax_doubles()
+            self._parcels[function] = sha256(pickled).digest(), parcel
+        return self._parcels[function]
+
+
+def _name_of(function):
+    return name_of(function.op if isinstance(function, Performed) else function)
+
+
+@contextmanager
+def _remote_by_value():
+    cloudpickle.register_pickle_by_value(remote)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(remote)
+
+
+@cache
+def _by_value():
+    """Return the name of the Worker of a process, what calls that, and its class, pickled."""
+    with _remote_by_value():
+        call, worker = cloudpickle.dumps(remote.call), cloudpickle.dumps(remote.Worker)
+    return f"_pymc_kameleon_{sha256(worker).hexdigest()}", _Call(call), worker
+
+
+class _Call:
+    """`remote.call`, which travels by value."""
+
+    def __init__(self, pickled):
+        self._pickled = pickled
+
+    def __call__(self, *arguments):
+        """Call it here, for an executor of this process."""
+        return remote.call(*arguments)
+
+    def __reduce__(self):
+        return cloudpickle.loads, (self._pickled,)
+
+
+def packed(value):
+    """Return functions, or what holds them, as bytes that a worker can open.
+
+    By value where they have no name that is found by import, as those of a script or notebook.
+    """
+    file = io.BytesIO()
+    try:
+        _Pickler(file).dump(value)
+    except Exception as error:  # pickling calls what users have written
+        error.add_note(
+            "The functions of black boxes are pickled to travel to workers, with all that those of "
+            "a script or notebook refer to. What cannot be pickled can be made by the function "
+            "that needs it, or be in a module that workers import."
+        )
+        raise
+    return file.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Lets functions of a script or notebook travel, of which PyTensor would send the names."""
+
+    def reducer_override(self, obj):
+        return reduced(obj) if type(obj) is FromFunctionOp else super().reducer_override(obj)

@@ -150,8 +150,8 @@ class Evaluators:
         """
         if timeout is not None and (self.are_threads or self.is_dask):
             raise NotHere(
-                "timeout of black_box: its calls cannot be stopped, as this executor does its tasks "
-                "in threads; only the main one of a process can be."
+                "timeout of black_box: its calls cannot be stopped, as this executor does its "
+                "tasks in threads; only the main one of a process can be."
             )
         parcel = None if self.are_threads else self._parcel(function)
         deaths, is_suspect = 0, False
@@ -271,13 +271,17 @@ def _name_of(function):
     return name_of(function.op if isinstance(function, Performed) else function)
 
 
+_packing = threading.Lock()
+
+
 @contextmanager
 def _remote_by_value():
-    cloudpickle.register_pickle_by_value(remote)
-    try:
-        yield
-    finally:
-        cloudpickle.unregister_pickle_by_value(remote)
+    with _packing:
+        cloudpickle.register_pickle_by_value(remote)
+        try:
+            yield
+        finally:
+            cloudpickle.unregister_pickle_by_value(remote)
 
 
 @cache

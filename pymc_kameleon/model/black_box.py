@@ -4,6 +4,7 @@ import sys
 from contextlib import suppress
 from functools import partial, update_wrapper
 from inspect import Parameter, signature
+from time import perf_counter
 
 import numpy as np
 from pytensor.graph import Apply, Op, Variable
@@ -122,6 +123,7 @@ class Function(Op):
     def __init__(self, function, ndim, on_failure):
         self.function, self.ndim, self.on_failure = function, ndim, on_failure
         self.shapes = {}  # of what it has returned, by those of inputs
+        self.seconds = np.inf  # of the fastest call
         self.__name__ = type(function).__name__  # of a partial, which has none
         update_wrapper(self, function, updated=())
 
@@ -253,8 +255,10 @@ def _put(outputs, box, inputs, compute):
 
 
 def _called(box, inputs):
-    turns = gathering.get()
-    return box.compute(inputs) if turns is None else turns.call(box, inputs)
+    turns, begun = gathering.get(), perf_counter()
+    found = box.compute(inputs) if turns is None else turns.call(box, inputs)
+    box.seconds = min(box.seconds, perf_counter() - begun)
+    return found
 
 
 def _signature(function):
@@ -337,6 +341,7 @@ class _ExpensiveCall:
 
     def __init__(self, op, types, on_failure):
         self._performed, self._on_failure = Performed(op, types), on_failure
+        self.seconds = np.inf
 
     def compute(self, inputs):
         """Return what the Op computes."""

@@ -153,13 +153,13 @@ class Evaluators:
                 "timeout of black_box: its calls cannot be stopped, as this executor does its "
                 "tasks in threads; only the main one of a process can be."
             )
-        parcel = None if self.are_threads else self._parcel(function)
         deaths, is_suspect = 0, False
         while True:
             with self._turn(is_suspect):
                 executor = self.executor
+                tasks = self._tasks(executor, function, timeout, arguments)
                 try:
-                    kind, *found = self._outcome(executor, function, parcel, timeout, arguments)
+                    kind, *found = self._outcome(tasks)
                     break
                 except (RunEnded, NotHere):
                     raise
@@ -199,23 +199,29 @@ class Evaluators:
     def _may_go(self, is_suspect):
         return self._under_way == 0 if is_suspect else self._suspects == 0
 
-    def _outcome(self, executor, function, parcel, timeout, arguments):
-        if parcel is None:
-            return self._wait(
-                self._submitted(executor, remote.attempt, function, timeout, arguments)
-            )
+    def _tasks(self, executor, function, timeout, arguments):
+        """Return what to submit, and to what, until nothing is lacking."""
+        if hasattr(executor, "submit_call"):  # a pool of ours
+            return [(executor.submit_call, function, timeout, arguments)]
+        if self.are_threads:
+            return [(executor.submit, remote.attempt, function, timeout, arguments)]
         name, there, _ = _by_value()
-        key, whole = parcel
-        for sent in (None, whole):
-            task = name, next(self._numbers), sent, key, timeout, arguments
-            outcome = self._wait(self._submitted(executor, there, *task))
+        key, parcel = self._parcel(function)
+        return [
+            (executor.submit, there, name, next(self._numbers), sent, key, timeout, arguments)
+            for sent in (None, parcel)
+        ]
+
+    def _outcome(self, tasks):
+        for submit, *task in tasks:
+            outcome = self._wait(self._submitted(submit, *task))
             if outcome[0] != LACKS:
                 break
         return outcome
 
-    def _submitted(self, executor, *task):
+    def _submitted(self, submit, *task):
         try:
-            return executor.submit(*task)
+            return submit(*task)
         except BrokenExecutor:
             raise
         except Exception as error:

@@ -14,6 +14,7 @@
 ``progress``        bars
 ``workers``         threads, processes and executors
 ``worker_process``  what is done there
+``without_main``    processes that begin where threads run
 ``ctrl_c``          Ctrl-C
 ``compare``         ``pk.compare_samplers``
 ``evidence``        ``pk.evidence``, ``pk.compare_models``

@@ -12,24 +12,25 @@ from pymc_kameleon.model.evaluators import packed
 from pymc_kameleon.model.python_calls import WorkerTraceback
 from pymc_kameleon.model.remote import (
     RAISED,
+    attempt,
     ignore_ctrl_c,
     set_jax_doubles,
     travelling,
     uses_jax_doubles,
 )
 
-_jobs = {}
-"""That of this process, if it is one of ours."""
+_own = []
+"""The job of this process, or its functions, if it is one of ours."""
 
 
 class Packed:
-    """A job that is pickled only where a process does not inherit it."""
+    """A job, or functions, pickled only where a process does not inherit them."""
 
-    def __init__(self, job):
-        self.job = job
+    def __init__(self, value):
+        self.value = value
 
     def __reduce__(self):
-        return _opened, (packed(self.job), uses_jax_doubles())
+        return _opened, (packed(self.value), uses_jax_doubles())
 
 
 def _opened(pickled, jax_doubles):
@@ -38,9 +39,9 @@ def _opened(pickled, jax_doubles):
         return Packed(cloudpickle.loads(pickled))
 
 
-def set_up_process(own=None):
+def set_up_process(own):
     """Let this process do tasks of a job, ignore Ctrl-C, and end when its parent has ended."""
-    _jobs["own"] = own and own.job
+    _own.append(own.value)
     ignore_ctrl_c()
     threadpool_limits(1)  # LAPACK's own threads would fight with those of others
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -53,7 +54,13 @@ def _end_with_parent():
 
 def do_in_process(function, *arguments):
     """Do a task of the job of this process."""
-    return do_task(_jobs["own"], function, *arguments)
+    return do_task(_own[-1], function, *arguments)
+
+
+def call_in_process(number, timeout, inputs):
+    """Return what comes of a call of a function of this process."""
+    outcome = attempt(_own[-1][number], timeout, inputs)
+    return travelling(*outcome) if outcome[0] == RAISED else outcome
 
 
 def do_task(job, function, *arguments):

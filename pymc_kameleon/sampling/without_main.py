@@ -4,7 +4,6 @@ Python would import it, to find what is pickled by name. What is sent to these p
 value, and a program that does not ask for its name would begin another run.
 """
 
-import copyreg
 import multiprocessing
 import sys
 import threading
@@ -29,7 +28,7 @@ class _Process(_context.Process):
 
     def __reduce__(self):
         """Arrive as one of Python's own, so that nothing of ours is imported there."""
-        return copyreg.__newobj__, (_context.Process,), self.__dict__
+        return object.__new__, (_context.Process,), self.__dict__
 
 
 class _Context(type(_context)):

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from copy import deepcopy
 from functools import cache
+from itertools import pairwise
 
 import cloudpickle
 import numpy as np
@@ -63,6 +64,7 @@ NOT_PROMISED = {
         "test_recovers_from_a_far_start",
         "test_stays_within_the_region_without_evaluating_outside",
         "test_keep_adapting",
+        "test_parameters_are_constant_after_tuning",
     },
     "RWM": {"test_recovers_from_a_far_start"},  # one scale for all coordinates cannot
     "skeleton": {"test_recovers_from_a_far_start"},
@@ -411,7 +413,8 @@ def test_refuses_impossible_scale_bounds(mixed_model):
     for name, (cls, arguments) in ROWS.items():
         if "scale_bounds" not in inspect.signature(cls).parameters:
             continue  # its scale is fixed
-        for bounds in [3, (1,), (0, 1), (2, 1), (1, np.inf), ("a", 1), (1, 1)]:
+        wrong = [3, True, "ab", {}, (1,), (1, 2, 3), (1, 1), (2, 1), (0, 1), (-1, 1)]
+        for bounds in [*wrong, (np.nan, 1), (1, np.inf), ("a", 1)]:
             said = refusal(cls, model=mixed_model, scale_bounds=bounds, **arguments)
             assert "scale_bounds" in said, (name, bounds)
 
@@ -768,6 +771,23 @@ def test_start_outside_the_region(sampler, mixed_model):
     step.setup_chain(0, 10, 10)
     with pytest.raises(SamplingError, match="outside region"):
         step.step(mixed_model.initial_point())
+
+
+@by_family
+def test_parameters_are_constant_after_tuning(sampler):
+    """To the last bit, and not before."""
+    step, kept = sampler(model=free(), steps_per_draw=10), []
+    step.setup_chain(np.random.default_rng(0), 300, 100)
+    point = free().initial_point()
+    for i in range(400):
+        if i == 300:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        kept.append(deepcopy(step.parameters))
+    assert all(equal(parameters, kept[299]) for parameters in kept[300:])
+    assert not equal(kept[0], kept[299])
+    changed = [not equal(one, other) for one, other in pairwise(kept[:300])]
+    assert sum(changed) > 2
 
 
 @pytest.mark.slow

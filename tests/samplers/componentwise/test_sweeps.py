@@ -1,6 +1,5 @@
 """What CMH and CMTM share: sweeps, options, statistics and warnings per coordinate."""
 
-import copy
 from functools import cache
 
 import arviz as az
@@ -10,7 +9,6 @@ import pytest
 import reference
 from componentwise import (
     ILL_SCALES,
-    START,
     STARTS,
     LogDensity,
     cmh_chain,
@@ -103,21 +101,6 @@ def test_one_try_of_cmtm_and_cmh_accept_the_same_proposal_alike():
 @pytest.fixture(scope="module")
 def model():
     return correlated_normal()
-
-
-@pytest.mark.parametrize("sampler", [pk.CMH, pk.CMTM])
-def test_scales_are_constant_after_tuning(model, sampler):
-    options = {"adapt_every": 5} if sampler is pk.CMTM else {}
-    step = sampler(model=model, **options)
-    step.setup_chain(np.random.default_rng(0), 300, 200)
-    point, kept = {"x": START}, []
-    for i in range(500):
-        if i == 300:
-            step.stop_tuning()
-        point, _ = step.step(point)
-        kept.append(copy.deepcopy(step.parameters[0]))
-    assert all(np.array_equal(scales, kept[299]) for scales in kept[300:])
-    assert len(np.unique(kept[:300], axis=0)) > (5 if sampler is pk.CMTM else 290)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import reference
+import runs
 from invariance import Mixture, invariance_p_value, moved_fast
 from models import Counting, black_box
 from reference import assert_equal
@@ -272,17 +273,6 @@ def test_the_number_of_draws_changes_nothing():
     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("target", [pair(2), NORMAL])
-def test_parameters_are_constant_after_tuning(target):
-    step = tune(target, 8000)
-    step.steps_per_draw = 1
-    before = copy.deepcopy(step.parameters)
-    positions, _, _ = run(step, 500, target.means[0])
-    assert len(np.unique(positions[:, 0])) > 50
-    assert_equal(step.parameters, before)
-
-
 # ---- what a chain says ----------------------------------------------------------------------
 
 
@@ -479,13 +469,7 @@ def p_value(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "move",
-    [
-        pytest.param(move, marks=[] if move == "mirror" else [pytest.mark.slow])
-        for move in list(MOVES)[:-1]
-    ],
-)
+@pytest.mark.parametrize("move", list(MOVES)[:-1])
 @pytest.mark.parametrize("target", DIMENSIONS)
 def test_each_move_alone_is_exact(target, move):
     """KAM's down the whole ladder."""
@@ -517,15 +501,9 @@ def test_cycles_are_exact(weight, length):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "only"),
-    [
-        pytest.param(LINES, None, marks=pytest.mark.slow),
-        (LINES, [0]),
-        pytest.param(BOTH, [0], marks=pytest.mark.slow),
-        (BOTH, [1]),
-        pytest.param(NORMAL, None, marks=pytest.mark.slow),
-    ],
+    [(LINES, None), (LINES, [0]), (BOTH, [0]), (BOTH, [1]), (NORMAL, None)],
 )
-@pytest.mark.parametrize("length", [20, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("length", [20, 50])
 def test_cycles_are_exact_whatever_was_learned(target, only, length):
     """From one mode or both; at the lengths at which the published ones are not."""
     assert p_value(target, length, only=only) > 1e-3
@@ -555,14 +533,7 @@ def test_broken_twins_fail(target, flaw, move, cycles):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("move", "cycles"),
-    [
-        pytest.param("jump", ONCE, marks=pytest.mark.slow),
-        ("kam", ONCE),
-        pytest.param("jump", OFTEN, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("move", "cycles"), [("jump", ONCE), ("kam", ONCE), ("jump", OFTEN)])
 @pytest.mark.parametrize("target", DIMENSIONS)
 def test_without_their_flaws_they_pass(target, move, cycles):
     length, n_exploration, n = cycles
@@ -666,7 +637,7 @@ def correlated():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [NORMAL, NORMAL_LINE, correlated()])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
+@pytest.mark.parametrize("seed", range(3))
 def test_one_mode_stays_one(target, seed):
     """So that there are no jumps, and the walks of exploration have its own covariance."""
     step = tune(target, 20_000, seed=seed)
@@ -831,18 +802,9 @@ UNEQUAL = Mixture([0.2, 0.8], [[-8] + [0] * 7, [8] + [0] * 7], [0.5, 2])
 
 def in_two_modes(kind, starts):
     """Run chains from these starts; return the chains' points, and the modes that they know."""
-    dt = pk.sample(
-        300,
-        tune=200,
-        chains=len(starts),
-        cores=1,
-        step=kind(model=UNEQUAL.build()),
-        model=UNEQUAL.build(),
-        initvals=[{"x": start} for start in starts],
-        random_seed=3,
-        progressbar=False,
-        compute_convergence_checks=False,
-    )
+    step, initvals = kind(model=UNEQUAL.build()), [{"x": start} for start in starts]
+    options = {"chains": len(starts), "random_seed": 3, "initvals": initvals}
+    dt = runs.sample(step, draws=300, tune=200, **options)
     return dt.posterior["x"].values, dt.sample_stats["n_modes"].values[:, -1]
 
 
@@ -866,19 +828,9 @@ def test_n_logp_counts_what_chains_evaluate_when_they_learn(together):
     op = Recording(pair(2).log_density)
     step = pk.CyclicalKAM(model=black_box(op), steps_per_draw=10, pool_tuning=together)
     op.seen.clear()
-    dt = pk.sample(
-        5,
-        tune=300,
-        chains=2,
-        cores=1,
-        step=step,
-        model=step.model,
-        random_seed=1,
-        initvals=[{"x": np.full(2, 0.3)}, {"x": np.array([16.0, 0.3])}],
-        discard_tuned_samples=False,
-        progressbar=False,
-        compute_convergence_checks=False,
-    )
+    options = {"initvals": [{"x": np.full(2, 0.3)}, {"x": np.array([16.0, 0.3])}]}
+    options |= {"random_seed": 1, "discard_tuned_samples": False}
+    dt = runs.sample(step, draws=5, tune=300, **options)
     counted = [
         dt[group]["n_logp"].values.sum() for group in ("sample_stats", "warmup_sample_stats")
     ]

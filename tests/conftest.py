@@ -82,3 +82,11 @@ def begin_with(monkeypatch):
         monkeypatch.setattr("pymc_kameleon.step.base.draw_near", lambda home, *_: home.x)
 
     return begin
+
+
+@pytest.fixture
+def from_start(begin_with):
+    """Let chains begin where they are told, with the scales of the normal of three coordinates."""
+    from componentwise import SCALES
+
+    begin_with(SCALES)

@@ -14,7 +14,6 @@ from componentwise import (
     correlated_normal,
     holes,
     ladders,
-    last_warning,
     log_density,
     mixture,
     normal,
@@ -23,6 +22,7 @@ from componentwise import (
     run,
     two_modes,
 )
+from runs import last_warning
 from scipy import stats
 
 import pymc_kameleon as pk
@@ -600,11 +600,6 @@ def test_ladders_stay_before_single_tries_are_decided_on():
 @pytest.fixture(scope="module")
 def model():
     return correlated_normal()
-
-
-@pytest.fixture
-def from_start(begin_with):
-    begin_with(SCALES)
 
 
 CMTM_RUNS = {

@@ -16,13 +16,13 @@ from componentwise import (
     correlated_normal,
     holes,
     ill_scaled_normal,
-    last_warning,
     mixture,
     normal,
     pair_model,
     run,
     two_modes,
 )
+from runs import last_warning
 
 import pymc_kameleon as pk
 
@@ -239,7 +239,7 @@ def correlated_model(rho):
 @pytest.mark.parametrize(("rho", "warns"), [(0.99, True), (-0.99, True), (0.7, False)])
 def test_strong_correlation(sampler, rho, warns):
     step = sampler(model=correlated_model(rho))
-    message = last_warning(step, seed=2)
+    message = last_warning(step, 1000, 500, seed=2)
     assert ("coordinates correlate too much" in message) == warns
     if not warns:
         assert message == ""

@@ -13,6 +13,7 @@ import runs
 from invariance import Mixture, invariance_p_value, moved_fast
 from models import Counting, black_box
 from reference import assert_equal
+from runs import driven as run
 from scipy.spatial.distance import pdist, squareform
 from test_contract import sample
 
@@ -73,18 +74,6 @@ def started(target, n_tune, seed=1, steps_per_draw=1, draws=1, **options):
     step.steps_per_draw = steps_per_draw
     step.setup_chain(np.random.default_rng(seed), n_tune // steps_per_draw, draws)
     return step
-
-
-def run(step, n, x, look=lambda step: None):
-    """Run n draws from x; return positions, statistics, and a look at the step after each."""
-    point, positions, rows, seen = {"x": np.array(x, float)}, [], [], []
-    for _ in range(n):
-        point, [row] = step.step(point)
-        positions.append(point["x"])
-        rows.append(row)
-        seen.append(look(step))
-    names = rows[0] if rows else ()
-    return np.array(positions), {name: np.array([r[name] for r in rows]) for name in names}, seen
 
 
 def tune(target, n_tune, x=None, seed=1, **options):

@@ -10,6 +10,7 @@ import pytest
 import reference
 from models import normal_model
 from reference import assert_equal
+from runs import driven as run
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import multivariate_normal, norm
 
@@ -62,17 +63,6 @@ TARGETS = {
 
 
 # ---- the compiled sampler -------------------------------------------------------------------
-
-
-def run(step, n, x):
-    """Run n draws from x; return positions and statistics."""
-    point, positions, stats = {"x": x}, [], []
-    for _ in range(n):
-        point, [row] = step.step(point)
-        positions.append(point["x"])
-        stats.append(row)
-    names = stats[0] if stats else ()
-    return np.array(positions), {name: np.array([s[name] for s in stats]) for name in names}
 
 
 @cache
@@ -130,7 +120,7 @@ def test_transitions_by_hand(name, arguments):
     expected_chain = reference.KAM(step)
     assert len(expected_chain.z) >= 7
     step.rng = np.random.default_rng(7)
-    positions, stats = run(step, 400, target.start)
+    positions, stats, _ = run(step, 400, target.start)
     expected, alphas = expected_chain.follow(
         target.log_density, positions, target.start, np.random.default_rng(7)
     )
@@ -159,7 +149,7 @@ def test_reported_acceptance_is_unbiased(name, arguments):
     step, target = tuned(name, **arguments), TARGETS[name]
     expected_chain = reference.KAM(step)
     step.rng = np.random.default_rng(8)
-    positions, stats = run(step, n, target.start)
+    positions, stats, _ = run(step, n, target.start)
     _, alphas = expected_chain.follow(
         target.log_density, positions, target.start, np.random.default_rng(8)
     )
@@ -182,7 +172,7 @@ def test_reported_acceptance_is_a_probability(nu0):
     step = tuned("normal")
     if nu0:
         step.parameters.nu0[0] = nu0
-    _, stats = run(step, 3000, TARGETS["normal"].start)
+    _, stats, _ = run(step, 3000, TARGETS["normal"].start)
     assert (stats["accept_prob"] >= 0).all()
     assert (stats["accept_prob"] <= 1).all()
 
@@ -194,14 +184,14 @@ def test_without_nu_it_is_a_random_walk(whiten):
     step.parameters.nu0[0] = 1e-200
     step.rng = np.random.default_rng(3)
     start = TARGETS["banana"].start
-    positions, _ = run(step, 500, start)
+    positions, _, _ = run(step, 500, start)
 
     walk = (pk.GAM if whiten else pk.baselines.RWM)(model=banana_model(), steps_per_draw=1)
     walk.setup_chain(np.random.default_rng(3), 0, 500)
     walk.parameters.log_scale[:] = step.parameters.subsample.shape.log_scale
     if whiten:
         walk.parameters.factor[:] = step.parameters.subsample.shape.factor
-    expected, _ = run(walk, 500, start)
+    expected, _, _ = run(walk, 500, start)
     np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
     assert len(np.unique(expected[:, 0])) > 100
 
@@ -216,7 +206,7 @@ def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho
     step.parameters.log_rho[0] = np.log(rho)
     step.rng = np.random.default_rng(3)
     start = TARGETS["banana"].start
-    positions, _ = run(step, 500, start)
+    positions, _, _ = run(step, 500, start)
 
     learned = reference.KAM(step)
     z = learned.z @ learned.whitening.T
@@ -225,7 +215,7 @@ def test_with_a_linear_kernel_and_no_gamma_it_is_adaptive_metropolis(whiten, rho
     walk.setup_chain(np.random.default_rng(3), 0, 500)
     walk.parameters.log_scale[:] = 0
     walk.parameters.factor[:] = np.linalg.cholesky(covariance)
-    expected, _ = run(walk, 500, start)
+    expected, _, _ = run(walk, 500, start)
     np.testing.assert_allclose(positions, expected, rtol=1e-6, atol=1e-8)
     assert len(np.unique(expected[:, 0])) > 20
 
@@ -244,7 +234,7 @@ def test_without_tuning_it_is_a_random_walk(sampler, arguments):
     walk = pk.baselines.RWM(model=banana_model(), steps_per_draw=1)
     for one in (step, walk):
         one.setup_chain(np.random.default_rng(3), 0, 300)
-    (positions, stats), (expected, walk_stats) = (
+    (positions, stats, _), (expected, walk_stats, _) = (
         run(one, 300, TARGETS["banana"].start) for one in (step, walk)
     )
     np.testing.assert_allclose(positions, expected, rtol=1e-8, atol=1e-10)
@@ -273,7 +263,7 @@ def test_until_there_is_a_z_it_is_an_adaptive_walk(sampler, arguments, n_walk, w
     ):
         np.testing.assert_allclose(a[:n_walk], b[:n_walk], rtol=1e-8, atol=1e-10)
         assert not np.allclose(a[n_walk:], b[n_walk:])
-    scales = [one["scaling"][: n_walk - 1] for _, one in (found, expected)]
+    scales = [one["scaling"][: n_walk - 1] for _, one, _ in (found, expected)]
     np.testing.assert_allclose(*scales, rtol=1e-8)
 
 
@@ -349,7 +339,7 @@ def test_z_and_what_follows_from_it(kernel, whiten):
         model=target.build(), steps_per_draw=1, n_subsample=m, whiten=whiten, kernel=kernel
     )
     step.setup_chain(np.random.default_rng(5), n, 1)
-    positions, _ = run(step, n, target.start)
+    positions, _, _ = run(step, n, target.start)
     learned = reference.KAM(step)
     assert learned.z.shape == (m, 2)
     assert np.array_equal(learned.whitening, np.eye(2)) == (not whiten)
@@ -629,9 +619,9 @@ def acceptance(model, draws=500, **arguments):
     """Share of accepted proposals after 1000 draws of tuning from the mode."""
     step = pk.KAM(model=model, **arguments)
     step.setup_chain(np.random.default_rng(3), 1000, draws)
-    positions, _ = run(step, 1000, np.zeros(model["x"].type.shape))
+    positions, _, _ = run(step, 1000, np.zeros(model["x"].type.shape))
     step.stop_tuning()
-    _, stats = run(step, draws, positions[-1])
+    _, stats, _ = run(step, draws, positions[-1])
     return stats["accept_share"].mean()
 
 

@@ -11,6 +11,7 @@ import pytest
 import reference
 from invariance import TARGETS, invariance_p_value, moved_fast
 from invariance import tuned as tuned_on_target
+from runs import driven as run
 from scipy import stats
 from scipy.linalg import eigh
 from scipy.spatial.distance import pdist
@@ -47,18 +48,6 @@ def start_chain(log_density, n_tune, n=1, seed=1, **arguments):
     step = pk.PCAKAM(model=model_of(log_density), steps_per_draw=1, **arguments)
     step.setup_chain(np.random.default_rng(seed), n_tune, n)
     return step
-
-
-def run(step, n, x, look=lambda step: None):
-    """Run n draws from x; return positions, statistics, and a look at the step after each."""
-    point, positions, rows, seen = {"x": x}, [], [], []
-    for _ in range(n):
-        point, [row] = step.step(point)
-        positions.append(point["x"])
-        rows.append(row)
-        seen.append(look(step))
-    names = rows[0] if rows else ()
-    return np.array(positions), {name: np.array([r[name] for r in rows]) for name in names}, seen
 
 
 @cache

@@ -5,39 +5,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import reference
+from componentwise import SCALES, START, correlated_normal, log_density, run
 from models import normal_model
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers import Decay
 
-PRECISION = np.array([[4.0, -1.8, 0.0], [-1.8, 1.0, 0.3], [0.0, 0.3, 100.0]])
-
-
-def log_density(x):
-    return -0.5 * x @ PRECISION @ x
-
 
 @pytest.fixture(scope="module")
 def model():
-    return normal_model(PRECISION)
-
-
-START = np.array([0.5, 1.5, -0.1])
-
-
-def run(step, n, tune=0, seed=0, x=START, **parameters):
-    """Run n draws; return positions and statistics. `parameters` are set before the first."""
-    step.setup_chain(np.random.default_rng(seed), tune, n)
-    for name, value in parameters.items():
-        getattr(step.parameters, name)[...] = value
-    point, positions, stats = {"x": x}, [], []
-    for i in range(n):
-        if i == tune:
-            step.stop_tuning()
-        point, [row] = step.step(point)
-        positions.append(point["x"])
-        stats.append(row)
-    return np.array(positions), {name: np.array([s[name] for s in stats]) for name in stats[0]}
+    return correlated_normal()
 
 
 class Move(NamedTuple):
@@ -108,15 +85,6 @@ def test_a_draw_is_many_transitions(model, sampler):
 
 
 # ---- adaptation -----------------------------------------------------------------------------
-
-
-SCALES = np.diag(PRECISION) ** -0.5
-"""The conditional ones, which are exact where π is normal."""
-
-
-@pytest.fixture
-def from_start(begin_with):
-    begin_with(SCALES)
 
 
 BOUNDS = (0.2, 0.6)

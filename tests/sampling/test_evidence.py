@@ -339,29 +339,23 @@ def test_processes_change_nothing():
     assert found[0] == found[1] == found[2]
 
 
-def test_an_error_of_the_likelihood_is_raised_with_its_point():
+def test_an_error_of_the_likelihood_is_raised_with_its_point(monkeypatch):
     op, model, dt, _ = of_surrogates()
 
     def fails(x):
         raise OSError("no licence")
 
-    function, op.function = op.function, fails
-    try:
-        with pytest.raises(OSError, match="no licence") as raised:
-            pk.evidence(dt, model, cores=1)
-    finally:
-        op.function = function
+    monkeypatch.setattr(op, "function", fails)
+    with pytest.raises(OSError, match="no licence") as raised:
+        pk.evidence(dt, model, cores=1)
     assert any("pk.evidence evaluates" in note for note in raised.value.__notes__)
 
 
-def test_another_likelihood_is_seen():
+def test_another_likelihood_is_seen(monkeypatch):
     op, model, dt, _ = of_surrogates()
-    function, op.function = op.function, lambda x: -x @ x
-    try:
-        with pytest.raises(ValueError, match="not the model that was sampled"):
-            pk.evidence(dt, model, cores=1)
-    finally:
-        op.function = function
+    monkeypatch.setattr(op, "function", lambda x: -x @ x)
+    with pytest.raises(ValueError, match="not the model that was sampled"):
+        pk.evidence(dt, model, cores=1)
 
 
 @pytest.mark.slow  # some seconds of draws

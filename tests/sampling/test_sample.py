@@ -28,7 +28,7 @@ from pytensor.compile.mode import get_mode
 from pytensor.graph import Apply, Op
 from pytensor.raise_op import Assert
 from runs import DRAWN, QUIET, WARMUP, assert_same, messages, resume, sample, unpooled
-from test_contract import BY_FAMILY, BY_FEW, ROWS, impossible, refusal
+from test_contract import BY_FAMILY, BY_FEW, ROWS, refusal
 from test_contract import run as run_by_hand
 
 import pymc_kameleon as pk
@@ -394,21 +394,7 @@ def test_impossible_initvals(still):
         sample(pk.baselines.RWM(model=model), initvals={"v": np.zeros(3)})
 
 
-def test_a_start_outside_the_support():
-    with pytest.raises(SamplingError, match=r"(?s)not finite.*'y'") as error:
-        sample(pk.GAM(model=impossible()), initvals={"x": 1.0})
-    assert error.value.__notes__[0].startswith("In chain 0, draw 0 of tuning, at {'x': ")
-
-
 # ---- resume ---------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_resumes_after_a_file(gam, model, tmp_path):
-    half, whole = (sample(gam, draws=draws, discard_tuned_samples=False) for draws in (30, 60))
-    half.to_netcdf(tmp_path / "half.nc")
-    with xr.open_datatree(tmp_path / "half.nc") as loaded:
-        assert_same(resume(loaded, model), whole, DRAWN + WARMUP)
 
 
 PROGRAM = """

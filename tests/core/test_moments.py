@@ -263,28 +263,25 @@ def test_learns_the_moments_of_an_independent_sequence():
     assert np.median(errors) > bound
 
 
-def test_learn_moments_is_the_seeding_and_the_slow_recursion():
-    """Seeded at doubling times by np.cov of the newest half; between them η = 1/max(16d, 2t/3)."""
+@pytest.mark.parametrize(
+    ("rate", "seedings"),
+    [((), [100, 200, 400]), ((Decay(0.02, 1.0, 0.0),), [100]), ((Decay(0.5, 20.0, 0.7),), [100])],
+)
+def test_learn_moments_is_the_seeding_and_the_slow_recursion(rate, seedings):
+    """Seeded at doubling times by np.cov of the newest half; between them η = 1/max(16d, 2t/3).
+
+    Only once with a rate of the user.
+    """
     n, d = 1200, 4
     states = normal_sequence(n)
     states[40:60] = states[40]  # as if rejected
-    learned, ends = learn_all(states, n, np.ones(d))
-    assert [end + 1 for end in ends] == reference.seeding_times(d, n) == [100, 200, 400]
-    mean, covariance = reference.moments(states, n)[-1]
+    learned, ends = learn_all(states, n, np.ones(d), *rate)
+    assert [end + 1 for end in ends] == reference.seeding_times(d, n, *rate) == seedings
+    mean, covariance = reference.moments(states, n, None, *rate)[-1]
     np.testing.assert_allclose(learned.mean, mean, rtol=1e-9)
     np.testing.assert_allclose(
         np.tril(learned.factor), np.linalg.cholesky(covariance), rtol=1e-7, atol=1e-9
     )
-
-
-@pytest.mark.parametrize("rate", [Decay(0.02, 1.0, 0.0), Decay(0.5, 20.0, 0.7)])
-def test_with_a_rate_of_the_user_mean_and_covariance_are_seeded_once(rate):
-    n, d = 1200, 4
-    states = normal_sequence(n)
-    learned, ends = learn_all(states, n, np.ones(d), rate)
-    assert [end + 1 for end in ends] == reference.seeding_times(d, n, rate) == [100]
-    mean, covariance = reference.moments(states, n, rate=rate)[-1]
-    assert_same(learned.mean, learned.factor, (mean, covariance), rtol=1e-8)
 
 
 @pytest.mark.parametrize("rate", [UNSET, Decay(0.5, 20.0, 0.7)])

@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from noisy import toy
-from runs import messages, resume, sample
+from runs import messages, sample
 from scipy.stats import norm
 
 import pymc_kameleon as pk
@@ -402,17 +402,6 @@ def test_a_chain_elsewhere_is_told(result, caplog):
     spoilt["posterior"] = spoilt["posterior"].to_dataset().assign(x=x)
     pk.expectation(spoilt, lambda v: v["x"][..., 0])
     assert any("R-hat" in message for message in messages(caplog))
-
-
-@pytest.mark.slow
-def test_they_outlive_files_and_interruptions(step, result, tmp_path):
-    short = sample(step, cores=2, store=tmp_path / "run.zarr", **OPTIONS | {"draws": 200}).load()
-    short.to_netcdf(tmp_path / "run.nc")
-    for saved in (xr.load_datatree(tmp_path / "run.nc"), tmp_path / "run.zarr"):
-        whole = resume(saved, step.model, draws=300, step=step)
-        for group in ("posterior", "control_variates"):
-            assert whole[group].to_dataset().load().equals(result[group].to_dataset())
-    assert pk.summary(tmp_path / "run.zarr").sort_index().equals(pk.summary(result).sort_index())
 
 
 def test_a_part_of_the_variables_is_refused(step, again):

@@ -11,6 +11,7 @@ import pytest
 import reference
 import runs
 from invariance import Mixture, invariance_p_value, moved_fast
+from kameleon import banana_model
 from models import Counting, black_box
 from reference import assert_equal
 from runs import driven as run
@@ -49,13 +50,7 @@ class Banana:
 
     means = np.zeros((1, 2))
 
-    @staticmethod
-    @cache
-    def build():
-        with pm.Model() as model:
-            x = pm.Flat("x", shape=2)
-            pm.Potential("p", -0.5 * (x[0] ** 2 / 9 + (x[1] - 0.3 * (x[0] ** 2 - 9)) ** 2))
-        return model
+    build = staticmethod(banana_model)
 
 
 BANANA = Banana()
@@ -908,35 +903,6 @@ class Recording(Counting):
         return self.target(x)
 
 
-def search(function, n_tune=6000, seed=1, **options):
-    """Tune on a black box in draws of 10; return the step, statistics, and evaluated points."""
-    op = Recording(function)
-    step = pk.CyclicalKAM(model=black_box(op), n_subsample=50, **options)
-    step.setup_chain(np.random.default_rng(seed), n_tune // 10, 1)
-    op.seen.clear()
-    positions, stats, _ = run(step, n_tune // 10, np.full(2, 0.3))
-    return step, positions, stats, np.array(op.seen)
-
-
-@pytest.mark.slow
-def test_n_logp_counts_what_the_search_for_modes_evaluates():
-    step, _, stats, seen = search(pair(2).log_density)
-    assert stats["n_logp"].sum() == len(seen)
-    pauses = np.flatnonzero(stats["n_logp"][1:] > 11) + 1
-    assert n_modes(step) == 2
-    assert list(pauses) == [step.tuning.search.search_end // 10] or len(pauses) == 1
-
-
-@pytest.mark.slow
-def test_the_search_stays_within_the_region():
-    region = {"x": ([-5, -np.inf], [20, 7])}
-    _, positions, _, seen = search(pair(2).log_density, region=region)
-    assert (seen[:, 0] >= -5).all()
-    assert (seen[:, 0] <= 20).all()
-    assert (seen[:, 1] <= 7).all()
-    assert positions[:, 0].max() > 8
-
-
 @pytest.mark.slow
 def test_a_narrow_mode_is_found_from_a_wide_one():
     """In many dimensions only a ray comes upon it."""
@@ -963,10 +929,14 @@ def test_the_search_comes_home(far):
             return max(-0.5 * r2, -100.0) if r2 < 1e8 else -np.inf
         return np.logaddexp(-0.5 * r2, -0.5 * np.sum((x - [30, 0]) ** 2) - 60)
 
-    step, positions, _, seen = search(log_density)
+    op = Recording(log_density)
+    step = pk.CyclicalKAM(model=black_box(op), n_subsample=50)
+    step.setup_chain(np.random.default_rng(1), 600, 1)
+    op.seen.clear()
+    positions, _, _ = run(step, 600, np.full(2, 0.3))
     assert n_modes(step) == 1
     assert np.linalg.norm(positions[-60:], axis=1).max() < 6
-    assert far == "impossible" or np.linalg.norm(seen, axis=1).max() > 10
+    assert far == "impossible" or np.linalg.norm(op.seen, axis=1).max() > 10
 
 
 @pytest.mark.slow
@@ -1043,14 +1013,6 @@ def test_points_that_teach_nothing_leave_a_walk(points, fragile):
     history.counts[0] = 6
     step.learn([step])
     assert step.parameters.kam.subsample.m[0] == step.parameters.clusters.n[0] == 0
-
-
-@pytest.mark.parametrize("n_tune", [1, 5, 30, 200, 900])
-def test_short_tuning(n_tune):
-    step = tune(pair(2), n_tune)
-    step.steps_per_draw = 1
-    _, stats, _ = run(step, 200, np.full(2, 0.1))
-    assert stats["accept_share"].mean() > 0.02
 
 
 def test_scale_bounds():

@@ -5,9 +5,9 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-import pymc as pm
 import pytest
 import reference
+from kameleon import banana, banana_model, line_model, redraws, z_score
 from models import normal_model
 from reference import assert_equal
 from runs import driven as run
@@ -32,27 +32,8 @@ class Target(NamedTuple):
 PRECISION = np.array([[4.0, -1.8, 0.0], [-1.8, 1.0, 0.3], [0.0, 0.3, 100.0]])
 
 
-@cache
-def banana_model():
-    with pm.Model() as model:
-        x = pm.Flat("x", shape=2)
-        pm.Potential("p", -0.5 * (x[0] ** 2 / 9 + (x[1] - 0.3 * (x[0] ** 2 - 9)) ** 2))
-    return model
-
-
-@cache
-def line_model():
-    with pm.Model() as model:
-        pm.Normal("x", [5.0], 0.01)
-    return model
-
-
 TARGETS = {
-    "banana": Target(
-        lambda x: -0.5 * (x[0] ** 2 / 9 + (x[1] - 0.3 * (x[0] ** 2 - 9)) ** 2),
-        banana_model,
-        np.array([1.0, -2.0]),
-    ),
+    "banana": Target(banana, banana_model, np.array([1.0, -2.0])),
     "normal": Target(
         lambda x: -0.5 * x @ PRECISION @ x,
         cache(lambda: normal_model(PRECISION)),
@@ -155,9 +136,6 @@ def test_reported_acceptance_is_unbiased(name, arguments):
     )
     reported = stats["accept_prob"]
     uncorrected = np.where(reported == 0, 0, alphas)
-
-    def z_score(difference):
-        return difference.mean() / (difference.std() / np.sqrt(n))
 
     assert 0.1 < np.mean(reported == 0) < 0.8
     assert abs(z_score(reported - alphas)) < 4
@@ -402,12 +380,6 @@ def followed(n_tune, n, seed=5, **arguments):
     return np.array(positions), np.array(accept), kept
 
 
-def redraws(kept):
-    """Transitions after which there is a new z."""
-    z = [p.subsample.z for p in kept]
-    return [t for t in range(1, len(z)) if not np.array_equal(z[t], z[t - 1])]
-
-
 @pytest.mark.parametrize("gamma", [Decay(2.0), Decay(0.5, 30.0, 1.5)])
 def test_gamma_on_a_schedule_of_the_user(gamma):
     """Counted from the first z."""
@@ -496,11 +468,6 @@ def test_keep_adapting_is_tuning_as_usual_while_tuning_lasts():
     assert_equal(kept_other[399], kept[399])
     assert kept_other[499].log_rho[0] != kept[499].log_rho[0]
     assert_equal(kept[499], kept[399])
-
-
-def test_without_tuning_there_is_nothing_to_keep_adapting():
-    _, _, kept = followed(0, 300, keep_adapting=True)
-    assert_equal(kept[-1], kept[0])
 
 
 @pytest.mark.parametrize("whiten", [False, True])

@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import reference
-from invariance import TARGETS, invariance_p_value, moved_fast, tuned
+from invariance import TARGETS, invariance_p_value, log_banana, moved_fast, tuned
 from models import Blind, black_box, box, normal, normal_model
 from runs import assert_same, resume, sample
 from scipy.stats import multivariate_t
@@ -438,11 +438,6 @@ class Twin:
         return x
 
 
-def log_banana(x):
-    """Log density of the harness's banana."""
-    return -0.5 * (x[:, 0] ** 2 / 4 + (x[:, 1] - 0.5 * (x[:, 0] ** 2 - 4)) ** 2)
-
-
 @pytest.mark.parametrize(
     ("shares", "rule", "is_exact"),
     [
@@ -723,17 +718,6 @@ def test_what_calls_python_is_expensive_by_default():
             assert step.parameters.surrogate.weights.size == effort.n_centres
     with pytest.raises(ValueError, match="expensive"):
         pk.SurrogateMetropolis(model=model, expensive=1)
-
-
-def test_without_tuning_it_walks():
-    step = pk.SurrogateMetropolis(model=normal(2))
-    step.setup_chain(np.random.default_rng(1), 0, 20)
-    point = {"x": np.zeros(2)}
-    for _ in range(20):
-        point, [stats] = step.step(point)
-        assert np.isnan(stats["surrogate_accept"])
-        assert np.isnan(stats["reference_accept"])
-    assert point["x"].any()
 
 
 @pytest.mark.slow

@@ -1,7 +1,16 @@
 """What the tests of corrected averages share: a banana with known averages, and batches by hand."""
 
 import numpy as np
+from scipy.signal import lfilter
 from scipy.stats import norm
+
+
+def autoregressive(rng, shape, correlation):
+    """Return chains (chains, draws, ...) of standard normals, by AR(1)."""
+    noise = rng.standard_normal(shape)
+    noise[:, 1:] *= np.sqrt(1 - correlation**2)
+    return lfilter([1], [1, -correlation], noise, axis=1)
+
 
 BEND = 0.5
 

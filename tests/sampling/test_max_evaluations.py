@@ -4,6 +4,7 @@ import logging
 import re
 from contextlib import contextmanager
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pymc as pm
@@ -283,11 +284,7 @@ def searches_before(stage, request):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stage"),
-    [pytest.param("plain_surrogate", *own.values, marks=own.marks) for own in FEW_STAGES]
-    + [
-        pytest.param("plain_walk", stage, marks=[pytest.mark.slow] * (stage != "while tuning"))
-        for stage in STAGES
-    ],
+    product(["plain_surrogate", "plain_walk"], STAGES),
 )
 def test_interrupted_runs_make_the_same_draws(name, stage, whole, request, monkeypatch, tmp_path):
     """From a result, and from a store, which can be opened when it is interrupted."""

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from itertools import pairwise
 
 import arviz as az
+import models
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -99,11 +100,7 @@ def still(line):
 
 @pytest.fixture(scope="module")
 def pair():
-    """Two standard normals with correlation 0.9."""
-    with pm.Model() as model:
-        x = pm.Normal("x")
-        pm.Normal("y", 0.9 * x, np.sqrt(0.19))
-    return model
+    return models.pair()
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from models import box, normal
+from runs import QUIET
 
 import pymc_kameleon as pk
 from pymc_kameleon.sampling import outcome, run_costs
@@ -16,8 +17,6 @@ from pymc_kameleon.sampling.run_costs import say_what_a_run_costs
 from pymc_kameleon.step import draw_costs
 from pymc_kameleon.step import messages as step_messages
 from pymc_kameleon.step.messages import chains_named, counted, in_words, say_if_compiling
-
-QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 
 @pytest.fixture

@@ -139,7 +139,7 @@ def test_leapfrog_steps_add_what_is_defined(banana, n_leapfrog, factor):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [3, 40])
-@pytest.mark.parametrize("steps", [(), pytest.param((1,), marks=pytest.mark.slow), (2, 3)])
+@pytest.mark.parametrize("steps", [(), (1,), (2, 3)])
 def test_the_table_in_many_dimensions(d, steps):
     """By random proposals."""
     rng, scale, n = np.random.default_rng(2), (1.1 if steps else 2.4 / d**0.5), 200_000

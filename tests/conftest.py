@@ -4,6 +4,8 @@ import gc
 import logging
 import os
 import signal
+from importlib import import_module
+from pathlib import Path
 
 import llvmlite.binding as llvm
 import models
@@ -53,6 +55,13 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def mixed_model():
     return models.mixed()
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Return a function that imports a benchmark."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples" / "benchmarks")
+    return import_module
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from boxed import SAMPLERS, BoxedEmulator
 from models import Slope, box, normal
 from pymc.exceptions import SamplingError
 from pymc.step_methods.compound import CompoundStep
+from runs import same
 
 import pymc_kameleon as pk
 from pymc_kameleon import testing
@@ -266,19 +267,21 @@ def test_conforms(sampler, check):
         check(sampler)
 
 
+SOME = [ROWS[name] for name in ("CyclicalKAM", "CMTM", "skeleton")]
+
+
 @pytest.mark.parametrize(
-    "check", [testing.fork, pytest.param(testing.spawn, marks=pytest.mark.slow)], ids=str
+    ("check", "members"),
+    [
+        (testing.fork, SOME),
+        pytest.param(testing.spawn, SOME, marks=pytest.mark.slow),
+        pytest.param(testing.fork, MEMBERS, marks=pytest.mark.slow),
+        pytest.param(testing.forkserver, MEMBERS, marks=pytest.mark.slow),
+    ],
 )
-def test_processes_draw_the_same(check):
-    few = [ROWS[name] for name in ("CyclicalKAM", "CMTM", "skeleton")]
-    check(lambda own: CompoundStep(steps_for(few, own)), lambda: variables_for(few))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("check", [testing.fork, testing.forkserver], ids=str)
-def test_processes_draw_the_same_with_all_samplers(check):
+def test_processes_draw_the_same(check, members):
     """Each step has a generator and a state of its own, so that one run shows it for all."""
-    check(lambda own: CompoundStep(steps_for(MEMBERS, own)), lambda: variables_for(MEMBERS))
+    check(lambda own: CompoundStep(steps_for(members, own)), lambda: variables_for(members))
 
 
 # ---- construction ---------------------------------------------------------------------------
@@ -784,9 +787,9 @@ def test_parameters_are_constant_after_tuning(sampler):
             step.stop_tuning()
         point, _ = step.step(point)
         kept.append(deepcopy(step.parameters))
-    assert all(equal(parameters, kept[299]) for parameters in kept[300:])
-    assert not equal(kept[0], kept[299])
-    changed = [not equal(one, other) for one, other in pairwise(kept[:300])]
+    assert all(same(parameters, kept[299]) for parameters in kept[300:])
+    assert not same(kept[0], kept[299])
+    changed = [not same(one, other) for one, other in pairwise(kept[:300])]
     assert sum(changed) > 2
 
 
@@ -803,16 +806,9 @@ def test_keep_adapting(sampler, mixed_model):
                 step.stop_tuning()
             before = deepcopy(step.parameters)
             point, _ = step.step(point)
-            changed.append(not equal(before, step.parameters))
+            changed.append(not same(before, step.parameters))
         after = np.reshape(changed[tune:], (-1, 10))  # a cycle explores for less than ten draws
         assert after.any(axis=1).all() if tune else not after.any(), tune
-
-
-def equal(one, other):
-    """Whether two tuples of arrays, numbers and tuples are equal."""
-    if isinstance(one, tuple):
-        return all(equal(a, b) for a, b in zip(one, other, strict=True))
-    return np.array_equal(one, other, equal_nan=True)
 
 
 # ---- errors ---------------------------------------------------------------------------------

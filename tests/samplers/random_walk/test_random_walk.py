@@ -184,34 +184,26 @@ def within(factor, bounds):
     return factor / size * np.clip(size, *bounds)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 1000])
-def test_rwm_with_adaptation(model, n):
-    step = pk.baselines.RWM(model=model, steps_per_draw=1, target_accept=0.3)
+@pytest.mark.parametrize(
+    ("n", "options", "of_slow"),
+    [
+        *((n, {}, {}) for n in (1, 2, 7, 1000)),
+        (300, {"scale_bounds": BOUNDS}, {"bounds": BOUNDS}),
+        (100, {"scaling": 0.3}, {"start": 0.3}),
+    ],
+)
+def test_rwm_with_adaptation(model, n, options, of_slow):
+    step = pk.baselines.RWM(model=model, steps_per_draw=1, target_accept=0.3, **options)
     positions, stats = run(step, n, tune=n, seed=2)
-    expected, scale = slow_rwm(START, n, 0.3, np.random.default_rng(2))
+    expected, scale = slow_rwm(START, n, 0.3, np.random.default_rng(2), **of_slow)
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
     assert stats["scaling"][-1] == pytest.approx(scale, rel=1e-9)
     assert n < 10 or np.ptp(stats["scaling"]) > 0.1
-
-
-def test_rwm_within_bounds(model):
-    step = pk.baselines.RWM(model=model, steps_per_draw=1, scale_bounds=BOUNDS)
-    positions, stats = run(step, 300, tune=300, seed=2)
-    expected, scale = slow_rwm(START, 300, 0.234, np.random.default_rng(2), BOUNDS)
-    np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
-    assert stats["scaling"][-1] == pytest.approx(scale, rel=1e-9)
-    assert (stats["scaling"] >= BOUNDS[0] * (1 - 1e-12)).all()
-    assert (stats["scaling"] <= BOUNDS[1] * (1 + 1e-12)).all()
-    unbounded, _ = slow_rwm(START, 300, 0.234, np.random.default_rng(2))
-    assert not np.allclose(positions, unbounded)
-
-
-def test_rwm_starts_to_tune_where_the_user_says(model):
-    step = pk.baselines.RWM(model=model, steps_per_draw=1, scaling=0.3)
-    positions, stats = run(step, 100, tune=100, seed=5)
-    expected, scale = slow_rwm(START, 100, 0.234, np.random.default_rng(5), start=0.3)
-    np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
-    assert stats["scaling"][-1] == pytest.approx(scale, rel=1e-9)
+    if "scale_bounds" in options:
+        assert (stats["scaling"] >= BOUNDS[0] * (1 - 1e-12)).all()
+        assert (stats["scaling"] <= BOUNDS[1] * (1 + 1e-12)).all()
+        unbounded, _ = slow_rwm(START, n, 0.3, np.random.default_rng(2))
+        assert not np.allclose(positions, unbounded)
 
 
 def test_rwm_with_a_fixed_scale_is_never_tuned(model):

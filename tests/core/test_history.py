@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pymc_kameleon.core.history import History, choose, distinct_rows, recent, record
+from pymc_kameleon.core.history import History, choose, distinct_rows, record
 
 CASES = settings(deadline=None, derandomize=True, max_examples=60)
 
@@ -44,21 +44,6 @@ def test_holds_all_of_a_short_past(capacity, length):
     length = min(capacity, length)
     _, times = recorded(capacity, length)
     np.testing.assert_array_equal(times, np.arange(length))
-
-
-@pytest.mark.parametrize("capacity", [1, 2, 3, 4, 8, 9, 20, 21])
-def test_every_stride_th_state(capacity):
-    for length in range(1, 20 * capacity):
-        history, times = recorded(capacity, length)
-        assert (np.diff(times) == history.counts[1]).all(), (length, times)
-
-
-@pytest.mark.parametrize("length", [1, 2, 5, 8, 50, 333])
-def test_recent_is_the_newest_half(length):
-    history, times = recorded(8, length)
-    start, stop = recent(history)
-    assert stop == len(times)
-    assert stop - start == (len(times) + 1) // 2
 
 
 @CASES

@@ -126,29 +126,6 @@ def assert_same(mean, factor, expected, rtol=1e-9):
     )
 
 
-@pytest.mark.parametrize("d", [1, 3, 12])
-@pytest.mark.parametrize("alpha", [0.0, 1e-9, 0.3, 1.0])
-@pytest.mark.parametrize("eta", RATES)
-def test_update_from_both(d, alpha, eta):
-    mean, factor, x, y = random_moments(d, d)
-    expected = reference.rbam_update(mean, factor @ factor.T, x, y, alpha, eta)
-    moments.update_from_both(mean, factor, x, y, alpha, eta, np.empty(d))
-    assert_same(mean, factor, expected)
-
-
-@pytest.mark.parametrize("alpha", [0.2, 0.5])
-def test_update_from_both_is_a_mean_of_outer_products(alpha):
-    """The outer product of the mean deviation, the usual mistake, is another matrix."""
-    mean, factor, x, y = random_moments(3, 0)
-    deviation = alpha * (y - mean) + (1 - alpha) * (x - mean)
-    wrong = 0.9 * factor @ factor.T + 0.1 * np.outer(deviation, deviation)
-    expected = reference.rbam_update(mean, factor @ factor.T, x, y, alpha, 0.1)
-    moments.update_from_both(mean, factor, x, y, alpha, 0.1, np.empty(3))
-    assert_same(mean, factor, expected)
-    with pytest.raises(AssertionError):
-        assert_same(mean, factor, (mean, wrong), rtol=1e-4)
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 0.7, 1.0])
 @pytest.mark.parametrize("eta", RATES)
 def test_update_from_both_is_the_expectation_of_adaptive_metropolis(alpha, eta):

@@ -86,15 +86,6 @@ def test_cmh_is_componentwise_metropolis_and_so_is_cmtm_with_one_try(
     assert chain.target.count[0] == log_density.count
 
 
-@pytest.mark.slow
-def test_one_try_of_cmtm_and_cmh_accept_the_same_proposal_alike():
-    one, cmh = cmtm_chain(two_modes, [2.0]), cmh_chain(two_modes, [2.0])
-    for seed in range(300):
-        accept_probs = [chain.sweep(np.random.default_rng(seed))[0] for chain in (one, cmh)]
-        assert accept_probs[0] == pytest.approx(accept_probs[1], rel=1e-12)
-        cmh.move_to(one.state.x, one.state.logp[0])
-
-
 # ---- tuning of whole chains -----------------------------------------------------------------
 
 

@@ -86,16 +86,6 @@ def test_cycles_by_hand(target, options, tune):
     assert stats["n_logp"][0] >= n_exploration + 2  # and what the scales of the start took
 
 
-def test_nu_falls_with_the_cosine_to_zero():
-    step = started(PLANE, cycle_length=50)
-    _, stats, _ = run(step, 60, PLANE.means[0])
-    for cycle in (stats["scaling"][:30], stats["scaling"][30:]):
-        t = np.arange(20, 50)
-        shape = (np.cos(np.pi * t / 50) + 1) / (np.cos(0.4 * np.pi) + 1)
-        np.testing.assert_allclose(cycle / cycle[0], shape)
-    np.testing.assert_allclose(stats["scaling"][::30], stats["nu_exploration"][::30])
-
-
 def test_defaults_are_the_papers():
     step = pk.baselines.PublishedCyclicalKAM(model=PLANE.build())
     assert step.settings["kernel"] == pk.samplers.kernels.Matern(4, 2.0)

@@ -647,22 +647,6 @@ def test_what_is_learned_is_what_a_step_driven_by_hand_learns(cls, line):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["GAM", "KAM", "CyclicalKAM"])
-def test_what_travels_is_bounded(name, line):
-    cls, arguments = ROWS[name]
-    step = cls(model=line, **arguments)
-
-    def size(tune, draws):
-        result = sample(step, tune=tune, draws=draws, chains=1)
-        return result["learned"].nbytes, result["sampling_state"].nbytes
-
-    short, long = size(2000, 50), size(20_000, 200)
-    assert short[0] == long[0]
-    assert long[1] == pytest.approx(short[1], abs=64)  # numbers in the text of the generators
-    assert sum(long) < 1e6
-
-
-@pytest.mark.slow
 def test_a_file_holds_everything(gam, tmp_path):
     result = sample(gam, discard_tuned_samples=False)
     result.to_netcdf(tmp_path / "result.nc")

@@ -55,12 +55,6 @@ def untempered(y):
     return x
 
 
-@pytest.mark.parametrize("uniform", [0, 2**-53, 0.3, 0.5, 1 - 2**-53])
-def test_generator_of_a_number(uniform):
-    assert generator_of(uniform).random(5) == pytest.approx([uniform] * 5, abs=2**-53)
-    assert (generator_of(uniform).random() == 0) == (uniform == 0)
-
-
 # ---- a sweep of CMTM ------------------------------------------------------------------------
 
 

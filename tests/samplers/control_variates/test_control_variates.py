@@ -395,15 +395,6 @@ def test_few_draws_are_not_corrected(result):
     assert pk.expectation(result.isel(chain=[0]), lambda v: v["t"]).gain == 1
 
 
-def test_a_chain_elsewhere_is_told(result, caplog):
-    spoilt = result.copy()
-    x = spoilt["posterior"]["x"].copy()
-    x[0] += 5
-    spoilt["posterior"] = spoilt["posterior"].to_dataset().assign(x=x)
-    pk.expectation(spoilt, lambda v: v["x"][..., 0])
-    assert any("R-hat" in message for message in messages(caplog))
-
-
 def test_a_part_of_the_variables_is_refused(step, again):
     name = type(step).__name__
     with pytest.raises(ValueError, match=rf"needs {name} to move all variables, not only \['x'\]"):

@@ -113,18 +113,6 @@ def differences(function, x, step=1e-6):
     return result
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_the_target_has_these_derivatives(d):
-    target = slow_skewed(d, 2.0 ** np.arange(d))
-    x = np.random.default_rng(0).standard_normal(d)
-    expected = differences(lambda x: target(x)[0], x)
-    np.testing.assert_allclose(target(x)[1], expected, rtol=1e-7, atol=1e-8)
-    hessian = target.hessian(x)
-    np.testing.assert_allclose(hessian, hessian.T, rtol=1e-12)
-    expected = differences(lambda x: target(x)[1], x)
-    np.testing.assert_allclose(hessian, expected, rtol=1e-7, atol=1e-8)
-
-
 # ---- the published gradients ----------------------------------------------------------------
 
 

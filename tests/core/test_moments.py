@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pymc_kameleon.core import moments
 from pymc_kameleon.core.moments import Moments, learn_moments
-from pymc_kameleon.core.schedules import UNSET, Decay
+from pymc_kameleon.core.schedules import Decay
 
 COVARIANCE = np.array(
     [[1.0, 0.9, 0.0, 0.2], [0.9, 4.0, 0.1, 0.0], [0.0, 0.1, 0.25, 0.0], [0.2, 0.0, 0.0, 1.0]]
@@ -150,16 +150,6 @@ def test_a_proposal_that_is_impossible_leaves_no_trace(bad):
     assert_same(mean, factor, expected)
 
 
-@pytest.mark.parametrize("d", [1, 3, 12])
-@pytest.mark.parametrize("eta", RATES)
-def test_update_of_the_factor_itself(d, eta):
-    mean, factor, x, _ = random_moments(d, d)
-    expected, expected_factor = reference.cholesky_update(mean, factor, x, eta)
-    moments.update_factor_to_first_order(mean, factor, x, eta, np.empty(d))
-    assert (np.diag(factor) > 0).all()
-    assert_same(mean, factor, (expected, expected_factor @ expected_factor.T))
-
-
 def test_the_factor_itself_follows_the_covariance_to_first_order():
     """The error falls as η²; with all of the diagonal, instead of half, as η."""
     start, factor, x, _ = random_moments(5, 3)
@@ -178,22 +168,6 @@ def test_the_factor_itself_follows_the_covariance_to_first_order():
         wrong.append(error(reference.cholesky_update(start, factor, x, eta, diagonal=1)[1], eta))
     np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 100, rtol=0.05)
     np.testing.assert_allclose(np.divide(wrong[:-1], wrong[1:]), 10, rtol=0.05)
-
-
-@pytest.mark.parametrize("number", [0.0, 0.5, 3.0])
-def test_multiply_factor_leaves_the_upper_triangle_alone(number):
-    factor = np.arange(1.0, 17).reshape(4, 4)
-    expected = number * np.tril(factor) + np.triu(factor, 1)
-    moments.multiply_factor(factor, number)
-    np.testing.assert_allclose(factor, expected, rtol=1e-15)
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.3, 20.0])
-def test_add_deviation(weight):
-    mean, factor, x, _ = random_moments(4, 4)
-    expected = factor @ factor.T + weight * np.outer(x - mean, x - mean)
-    moments.add_deviation(mean, factor, x, weight, np.empty(4))
-    assert_same(mean, factor, (mean, expected))
 
 
 def normal_sequence(n, seed=0):
@@ -259,37 +233,6 @@ def test_learn_moments_is_the_seeding_and_the_slow_recursion(rate, seedings):
     np.testing.assert_allclose(
         np.tril(learned.factor), np.linalg.cholesky(covariance), rtol=1e-7, atol=1e-9
     )
-
-
-@pytest.mark.parametrize("rate", [UNSET, Decay(0.5, 20.0, 0.7)])
-def test_there_is_no_rate_before_the_first_seeding(rate):
-    states = normal_sequence(150)
-    learned, v = Moments.start(np.ones(4), 1200, rate), np.empty(4)
-    for t, x in enumerate(states):
-        eta = moments.learning_rate(learned, t)
-        expected = -1 if t < 100 else reference.rate_at(None if rate is UNSET else rate, 4, t)
-        assert eta == pytest.approx(expected, rel=1e-12)
-        learn_moments(learned, x, t, v)
-
-
-def test_the_memory_is_at_least_16_transitions_for_each_dimension():
-    learned = Moments.start(np.ones(8), 4000)
-    learned.seeding[1] = 160
-    assert moments.learning_rate(learned, 170) == pytest.approx(1 / 128)
-    assert moments.learning_rate(learned, 1920) == pytest.approx(1 / 1280)
-
-
-def test_scale_steps_restart_with_each_seeding():
-    """With a head start of 10, as the scale then starts from a good guess."""
-    states = normal_sequence(500)
-    learned, v, steps = Moments.start(np.ones(4), 1200), np.empty(4), []
-    for t, x in enumerate(states):
-        steps.append(moments.scale_step(learned, t))
-        learn_moments(learned, x, t, v)
-    assert steps[:100] == list(range(100))
-    assert steps[100:200] == list(range(10, 110))
-    assert steps[200:400] == list(range(10, 210))
-    assert steps[400:] == list(range(10, 110))
 
 
 @pytest.mark.parametrize(("d", "n_tune", "n_seed"), [(1, 10_000, 100), (20, 10_000, 400)])

@@ -284,7 +284,7 @@ def searches_before(stage, request):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stage"),
-    product(["plain_surrogate", "plain_walk"], STAGES),
+    list(product(["plain_surrogate", "plain_walk"], STAGES)),
 )
 def test_interrupted_runs_make_the_same_draws(name, stage, whole, request, monkeypatch, tmp_path):
     """From a result, and from a store, which can be opened when it is interrupted."""

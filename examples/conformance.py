@@ -7,6 +7,7 @@ worker processes are begun in each way that the system has.
 """
 
 from pathlib import Path
+from unittest import SkipTest
 
 import pandas as pd
 import pymc as pm
@@ -32,11 +33,30 @@ STEPS = {
 
 def outcomes():
     """Return what each check says of each step."""
-    reports = [
-        testing.report({step.__name__: step for step in steps}, variables)
-        for variables, steps in STEPS.items()
-    ]
+    reports = [report(steps, variables) for variables, steps in STEPS.items()]
     return pd.concat(reports, axis=1)
+
+
+def report(steps, variables):
+    """Return a row for each check, a column for each step: "passes", or why not."""
+    columns = {
+        step.__name__: [outcome(check, step, variables) for check in testing.checks]
+        for step in steps
+    }
+    return pd.DataFrame(columns, index=map(str, testing.checks))
+
+
+def outcome(check, step, variables):
+    """Return "passes", "fails: why", or "not run: why"."""
+    try:
+        check(step, variables)
+    except SkipTest as reason:
+        return f"not run: {reason}"
+    except AssertionError as error:
+        return f"fails: {error}"
+    except Exception as error:
+        return f"fails: {type(error).__name__}: {str(error).partition('\n')[0]}"
+    return "passes"
 
 
 def table(reports):

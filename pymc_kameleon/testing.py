@@ -25,7 +25,6 @@ from itertools import pairwise, product
 from unittest import SkipTest
 
 import numpy as np
-import pandas as pd
 import pymc as pm
 
 from pymc_kameleon.model.pymc_internals import (
@@ -36,7 +35,7 @@ from pymc_kameleon.model.pymc_internals import (
     quiet_logging,
 )
 
-__all__ = ["binary", "check_step", "checks", "continuous", "report"]
+__all__ = ["binary", "check_step", "checks", "continuous"]
 
 TUNE, DRAWS = 120, 30
 """Draws of the chains that are made by hand. PyMC's Metropolis tunes every hundred draws."""
@@ -421,39 +420,3 @@ def check_step(make, variables=continuous):
     if failed:
         said = f"The step fails {len(failed)} of {len(checks)} checks: {', '.join(failed)}."
         raise ExceptionGroup(said, list(failed.values()))
-
-
-def report(steps, variables=continuous):
-    """Run all checks on several steps, and compare.
-
-    Parameters
-    ----------
-    steps : dict
-        A name, and what makes the step, for each.
-    variables : callable, optional
-        As for `check_step`.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each check, a column for each step: "passes", "fails: why", or "not run: why".
-
-    Examples
-    --------
-    >>> report({"ours": pk.GAM, "PyMC's": pm.Metropolis})  # doctest: +SKIP
-    """
-    rows = [str(check) for check in checks]
-    columns = {name: [_outcome(c, make, variables) for c in checks] for name, make in steps.items()}
-    return pd.DataFrame(columns, index=rows)
-
-
-def _outcome(check, make, variables):
-    try:
-        check(make, variables)
-    except SkipTest as reason:
-        return f"not run: {reason}"
-    except AssertionError as error:
-        return f"fails: {error}"
-    except Exception as error:
-        return f"fails: {type(error).__name__}: {str(error).partition('\n')[0]}"
-    return "passes"

@@ -4,6 +4,8 @@ import gc
 import logging
 import os
 import signal
+from importlib import import_module
+from pathlib import Path
 
 import llvmlite.binding as llvm
 import models
@@ -56,6 +58,13 @@ def mixed_model():
 
 
 @pytest.fixture
+def script(monkeypatch):
+    """Return a function that imports a benchmark."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples" / "benchmarks")
+    return import_module
+
+
+@pytest.fixture
 def without_search(monkeypatch):
     """Let no process search for the posterior, which takes most of the time of a short run."""
     of_search = "pymc_kameleon.samplers.surrogate.active.search"
@@ -82,3 +91,11 @@ def begin_with(monkeypatch):
         monkeypatch.setattr("pymc_kameleon.step.base.draw_near", lambda home, *_: home.x)
 
     return begin
+
+
+@pytest.fixture
+def from_start(begin_with):
+    """Let chains begin where they are told, with the scales of the normal of three coordinates."""
+    from componentwise import SCALES
+
+    begin_with(SCALES)

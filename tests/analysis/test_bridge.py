@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from averages import autoregressive
 from scipy.integrate import quad
-from scipy.signal import lfilter
 from scipy.special import logsumexp
 from scipy.stats import norm
 
@@ -14,10 +14,7 @@ CHAINS = 4
 
 
 def chains(rng, draws, d, correlation=0.5):
-    """Standard normals (chains, draws, d), AR(1) processes."""
-    noise = rng.standard_normal((CHAINS, draws, d))
-    noise[:, 1:] *= np.sqrt(1 - correlation**2)
-    return lfilter([1], [1, -correlation], noise, axis=1)
+    return autoregressive(rng, (CHAINS, draws, d), correlation)
 
 
 # ---- a bridge ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from arviz_stats.base import array_stats
+from averages import TRUE, Batches, at_draws, draws_of_banana, functions, log_banana, whole
 from pytensor.compile.ops import wrap_py
 from runs import messages, sample
 from scipy.special import logsumexp
@@ -30,21 +31,6 @@ def moves_alone(monkeypatch):
 
 # ---- known answers, with an emulator that is far off --------------------------------------------
 
-BEND = 0.5
-
-
-def log_banana(x):
-    """x₀ ~ N(0, 1), x₁ ~ N(b(x₀² − 1), 1)."""
-    return -(x[..., 0] ** 2) / 2 - (x[..., 1] - BEND * (x[..., 0] ** 2 - 1)) ** 2 / 2
-
-
-def functions(x):
-    """Return (n, 5), of which E is known."""
-    return np.column_stack([x, x**2, x[:, 0] <= 0.5])
-
-
-TRUE = np.array([0, 0, 1, 1 + 2 * BEND**2, norm.cdf(0.5)])
-
 
 def log_spoilt(x):
     return -np.sum(((x - [0.4, -0.3]) / [1.2, 1.4]) ** 2, axis=-1) / 2
@@ -62,8 +48,7 @@ def ends_on(log_s, x, rng, n_steps=3):
 def stationary(n, chains=4):
     """Return independent draws (chains, n, 2), and the moves that one chain each makes of them."""
     rng = np.random.default_rng(5)
-    x = rng.standard_normal((chains * n, 2))
-    x[:, 1] += BEND * (x[:, 0] ** 2 - 1)
+    x = draws_of_banana(chains * n, rng)
     ends = ends_on(log_spoilt, np.repeat(x[:, None], 4, axis=1), rng)
     end = ends[:, 0]
     log_ratio = log_banana(end) - log_banana(x) + log_spoilt(x) - log_spoilt(end)
@@ -72,16 +57,9 @@ def stationary(n, chains=4):
     return x.reshape(chains, n, 2), EmulatorMoves(*rows, x, end, log_w, alpha, ends)
 
 
-def at_draws(x):
-    return functions(x.reshape(-1, 2)).reshape(*x.shape[:2], -1)
-
-
 @pytest.fixture
 def whole_correction(monkeypatch):
-    """Let T be X, which is then tested alone."""
-    monkeypatch.setattr(
-        emulator_correction, "coefficients", lambda a, x, common: np.ones(a[:, 0].shape)
-    )
+    monkeypatch.setattr(emulator_correction, "coefficients", whole)
 
 
 @pytest.mark.usefixtures("whole_correction")
@@ -113,8 +91,7 @@ FAR = 4.0
 
 def slowly(f, moves, function):
     """Return T, its standard error and its gain of one function, from their definitions."""
-    n_chains, n = f.shape
-    nb = min(10, min(np.sum(moves.row == c) for c in range(n_chains)) // 2)
+    batches = Batches(f, moves)
     center, half = (f.min() + f.max()) / 2, 1.3 * (f.max() - f.min()) / 2
 
     def g(x):
@@ -128,11 +105,9 @@ def slowly(f, moves, function):
                 return f.mean()
         return g(x)
 
-    a, x = np.zeros((n_chains, nb)), np.zeros((n_chains, nb))
-    sizes = np.array([len([i for i in range(n) if i * nb // n == b]) for b in range(nb)])
-    far = np.zeros(n_chains)
+    n_chains, far = batches.n_chains, np.zeros(batches.n_chains)
     for c in range(n_chains):
-        own, terms = [i for i in range(len(moves.row)) if moves.row[i] == c], []
+        own, terms = batches.moves_of(c), []
         for i in own:
             ends = [tamed(v) for v in moves.stops[i]]
             start, end = g(moves.start[i]), g(moves.end[i])
@@ -140,31 +115,14 @@ def slowly(f, moves, function):
             terms.append(rejected + end - tamed(moves.end[i]) + sum(ends) / len(ends))
             excess = [(v - f.mean()) ** 2 * (abs(v - center) > half) for v in ends]
             far[c] += sum(excess) / len(ends) / len(own)
-        for b in range(nb):
-            a[c, b] = np.mean([f[c, i] for i in range(n) if i * nb // n == b])
-            inside = [
-                t - np.mean(terms)
-                for t, i in zip(terms, own, strict=True)
-                if moves.draw[i] * nb // n == b
-            ]
-            x[c, b] = np.mean(terms) + np.sum(inside) / len(own) * n / sizes[b]
-    mixed, used = np.zeros((n_chains, nb)), np.zeros(n_chains)
-    for c in range(n_chains):
-        others = [i for i in range(n_chains) if i != c]
-        difference = (a - x)[others].ravel()
-        cov = np.cov(a[others].ravel(), difference)
-        used[c] = np.clip(cov[0, 1] / cov[1, 1], 0, 1)
-        mixed[c] = a[c] + used[c] * (x[c] - a[c])
-
-    def variance(batches):
-        chains = batches @ sizes / n
-        return max(np.var(batches, ddof=1) / batches.size, np.var(chains, ddof=1) / n_chains)
-
+        batches.fill(c, terms)
+    mixed, used = batches.mix(common=0.0)
     least = sum(
         used[c] ** 2 * far[c] / np.sum(moves.row == c) / n_chains**2 for c in range(n_chains)
     )
-    after = max(variance(mixed), least)
-    return np.mean(mixed @ sizes / n), np.sqrt(after), variance(a) / after, least / after
+    after = max(batches.variance(mixed), least)
+    gain = batches.variance(batches.a) / after
+    return batches.mean(mixed), np.sqrt(after), gain, least / after
 
 
 def random_moves(rng):

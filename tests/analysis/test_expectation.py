@@ -9,6 +9,7 @@ import pymc as pm
 import pytest
 import reference
 import xarray as xr
+from averages import TRUE, Batches, at_draws, draws_of_banana, functions, log_banana, whole
 from runs import messages, resume, sample
 from scipy.stats import norm
 
@@ -34,21 +35,6 @@ from pymc_kameleon.samplers.surrogate.moves import (
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
 
 # ---- known answers, with a surrogate that is far off --------------------------------------------
-
-BEND = 0.5
-
-
-def log_banana(x):
-    """x₀ ~ N(0, 1), x₁ ~ N(b(x₀² − 1), 1)."""
-    return -(x[:, 0] ** 2) / 2 - (x[:, 1] - BEND * (x[:, 0] ** 2 - 1)) ** 2 / 2
-
-
-def functions(x):
-    """Return (n, 5), of which E is known."""
-    return np.column_stack([x, x**2, x[:, 0] <= 0.5])
-
-
-TRUE = np.array([0, 0, 1, 1 + 2 * BEND**2, norm.cdf(0.5)])
 
 
 def spoilt(angle=np.pi / 2):
@@ -93,8 +79,7 @@ def log_s_of(parameters):
 def stationary(n, chains=4, seed=1, angle=np.pi / 2):
     """Return independent draws (chains, n, 2), and the moves that one chain each makes of them."""
     rng, parameters = np.random.default_rng(seed), spoilt(angle)
-    x = rng.standard_normal((chains * n, 2))
-    x[:, 1] += BEND * (x[:, 0] ** 2 - 1)
+    x = draws_of_banana(chains * n, rng)
     end, log_s = new_ends(parameters, x, rng), log_s_of(parameters)
     log_ratio = log_banana(end) - log_banana(x) + log_s(x) - log_s(end)
     row, draw = np.divmod(np.arange(chains * n), n)
@@ -105,16 +90,9 @@ def stationary(n, chains=4, seed=1, angle=np.pi / 2):
     return x.reshape(chains, n, 2), moves
 
 
-def at_draws(x):
-    return functions(x.reshape(-1, 2)).reshape(*x.shape[:2], -1)
-
-
 @pytest.fixture
 def whole_correction(monkeypatch):
-    """Let T be X, which is then tested alone."""
-    monkeypatch.setattr(
-        surrogate_correction, "coefficients", lambda a, x, common: np.ones(a[:, 0].shape)
-    )
+    monkeypatch.setattr(surrogate_correction, "coefficients", whole)
 
 
 @pytest.mark.usefixtures("whole_correction")
@@ -261,18 +239,17 @@ def slowly(f, moves, function, n_runs, under_s):
 
     `under_s` are points, weights, and doubts (sets, n, ...).
     """
-    n_chains, n = f.shape
-    nb = min(10, min(np.sum(moves.row == c) for c in range(n_chains)) // 2)
+    batches = Batches(f, moves)
     low, high = f.min(), f.max()
     half = 1.3 * (high - low) / 2
     low, high = (low + high) / 2 - half, (low + high) / 2 + half
 
-    def whole(x):
+    def value_at(x):
         value = function(x[None]).item()
         return value if value == value else low
 
     def g(x):
-        return min(max(whole(x), low), high)
+        return min(max(value_at(x), low), high)
 
     points, weights, doubts, is_lowest = under_s
     lowest = is_lowest(points.reshape(-1, 2))
@@ -296,7 +273,7 @@ def slowly(f, moves, function, n_runs, under_s):
     ]
     unseen = np.sqrt(max(np.mean(changes) ** 2 - np.var(changes, ddof=1) / len(changes), 0))
     pairs = list(zip(weights.ravel(), points.reshape(-1, 2), strict=True))
-    lacks = [w * (whole(p) - g(p)) for w, p in pairs]
+    lacks = [w * (value_at(p) - g(p)) for w, p in pairs]
     beyond = sum(np.array(lacks)[~lowest]) / weights.sum()
     unseen += abs(sum(lacks) / weights.sum())
 
@@ -308,50 +285,27 @@ def slowly(f, moves, function, n_runs, under_s):
         values = zip(ends, others, apart, strict=True)
         return level + np.mean([(tamed(v) - tamed(w)) * is_apart for v, w, is_apart in values])
 
-    a, x = np.zeros((n_chains, nb)), np.zeros((n_chains, nb))
-    sizes = np.array([len([i for i in range(n) if i * nb // n == b]) for b in range(nb)])
-    for c in range(n_chains):
-        own = [i for i in range(len(moves.row)) if moves.row[i] == c]
+    for c in range(batches.n_chains):
         terms = [
             (1 - moves.accept_prob[i]) * (g(moves.start[i]) - g(moves.end[i]))
             + g(moves.end[i])
             - tamed(moves.end[i])
             + k(c, moves.start[i])
-            for i in own
+            for i in batches.moves_of(c)
         ]
-        for b in range(nb):
-            values = np.array([f[c, i] for i in range(n) if i * nb // n == b])
-            a[c, b] = values.mean()
-            inside = [
-                t - np.mean(terms)
-                for t, i in zip(terms, own, strict=True)
-                if moves.draw[i] * nb // n == b
-            ]
-            influence = np.sum(inside) / len(own) * n / sizes[b]
-            x[c, b] = np.mean(terms) + influence
-    mixed, used = np.zeros((n_chains, nb)), np.zeros(n_chains)
-    for c in range(n_chains):
-        others = [i for i in range(n_chains) if i != c]
-        difference = (a - x)[others].ravel()
-        variance = np.var(difference, ddof=1) + a.size * common
-        b = np.cov(a[others].ravel(), difference)[0, 1] / variance
-        used[c] = np.clip(b, 0, 1)
-        mixed[c] = a[c] + np.clip(b, 0, 1) * (x[c] - a[c])
-
-    def variance(batches):
-        chains = batches @ sizes / n
-        return max(np.var(batches, ddof=1) / batches.size, np.var(chains, ddof=1) / n_chains)
-
-    most = np.sqrt(variance(a))
-    mean = np.mean(mixed @ sizes / n) + np.clip(used.mean() * beyond, -most, most)
+        batches.fill(c, terms)
+    mixed, used = batches.mix(common)
+    before = batches.variance(batches.a)
+    most = np.sqrt(before)
+    mean = batches.mean(mixed) + np.clip(used.mean() * beyond, -most, most)
     rejected = sum(
         w * unknown * (g(p) - level) ** 2 / weights.sum()
         for w, p, unknown in zip(weights.ravel(), points.reshape(-1, 2), lowest, strict=True)
     )
-    least = np.sum(used**2 / np.bincount(moves.row)) * rejected / n_chains**2
-    after = max(variance(mixed), least) + common * used.mean() ** 2
-    after += min((unseen * used.mean()) ** 2, variance(a))
-    return mean, np.sqrt(after), variance(a) / after
+    least = np.sum(used**2 / np.bincount(moves.row)) * rejected / batches.n_chains**2
+    after = max(batches.variance(mixed), least) + common * used.mean() ** 2
+    after += min((unseen * used.mean()) ** 2, before)
+    return mean, np.sqrt(after), before / after
 
 
 @pytest.mark.slow
@@ -444,9 +398,7 @@ def test_more_is_done_where_it_is_noisy(monkeypatch):
 
     monkeypatch.setattr(surrogate_correction, "ends_of_pairs", counted)
     monkeypatch.setattr(surrogate_correction, "Spread", Counted)
-    monkeypatch.setattr(
-        surrogate_correction, "coefficients", lambda a, x, common: np.ones(a[:, 0].shape)
-    )
+    monkeypatch.setattr(surrogate_correction, "coefficients", whole)
     monkeypatch.setattr(surrogate_correction, "FIRST_POINTS", 8)
     monkeypatch.setattr(surrogate_correction, "FIRST_RUNS", 1000)
     surrogate_correction.corrected(at_draws(x), moves, functions)

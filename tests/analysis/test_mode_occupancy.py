@@ -7,10 +7,10 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from averages import autoregressive
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import messages
-from scipy.signal import lfilter
+from runs import messages, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis import modes_of_draws as analysis_modes_of_draws
@@ -20,10 +20,7 @@ CHAINS, DRAWS = 4, 1000
 
 
 def normals(rng, d, correlation=0.5, draws=DRAWS):
-    """Chains of standard normals, AR(1) processes."""
-    noise = rng.standard_normal((CHAINS, draws, d))
-    noise[:, 1:] *= np.sqrt(1 - correlation**2)
-    return lfilter([1], [1, -correlation], noise, axis=1)
+    return autoregressive(rng, (CHAINS, draws, d), correlation)
 
 
 def tree(**posterior):
@@ -340,16 +337,9 @@ def square():
 @pytest.mark.parametrize(("starts", "warns"), [((-3, 3), True), ((3, 3), False)])
 def test_chains_in_different_modes_are_told(square, caplog, starts, warns):
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
-        pk.sample(
-            200,
-            tune=200,
-            chains=2,
-            step=pk.GAM(model=square),
-            model=square,
-            initvals=[{"a": a, "b": 0.0} for a in starts],
-            random_seed=1,
-            progressbar=False,
-        )
+        initvals = [{"a": a, "b": 0.0} for a in starts]
+        options = {"random_seed": 1, "compute_convergence_checks": True, "initvals": initvals}
+        sample(pk.GAM(model=square), draws=200, tune=200, **options)
     told = [text for text in messages(caplog) if "different modes" in text]
     assert len(told) == warns
     assert not warns or "pk.mode_occupancy(dt)" in told[0]
@@ -358,20 +348,7 @@ def test_chains_in_different_modes_are_told(square, caplog, starts, warns):
 def test_counts_are_no_modes():
     """Though they have gaps: a float variable that is 0 or 1, or rounded."""
     x = np.random.default_rng(1).standard_normal((4, 500))
-    dt = xr.DataTree.from_dict(
-        {
-            "posterior": xr.Dataset(
-                {
-                    n: (("chain", "draw"), v)
-                    for n, v in {
-                        "x": x,
-                        "positive": (x > 0).astype(float),
-                        "rounded": np.round(x),
-                    }.items()
-                }
-            )
-        }
-    )
+    dt = tree(x=x, positive=(x > 0).astype(float), rounded=np.round(x))
     assert pk.mode_occupancy(dt).dataset.sizes["mode"] == 1
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from scipy.signal import lfilter
+from averages import autoregressive
 from scipy.stats import gamma, norm
 
 from pymc_kameleon.analysis import zero_variance as whole
@@ -15,10 +15,7 @@ RUNS, MIXING = 60, 0.5
 
 
 def chains_of_normals(seed, chains=4, draws=500, d=3, correlation=MIXING):
-    """AR(1) chains whose draws are standard normals."""
-    noise = np.random.default_rng(seed).standard_normal((chains, draws, d))
-    noise[:, 1:] *= np.sqrt(1 - correlation**2)
-    return lfilter([1], [1, -correlation], noise, axis=1)
+    return autoregressive(np.random.default_rng(seed), (chains, draws, d), correlation)
 
 
 def skew(seed, **how):

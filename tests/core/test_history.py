@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pymc_kameleon.core.history import History, choose, distinct_rows, recent, record
+from pymc_kameleon.core.history import History, choose, distinct_rows, record
 
 CASES = settings(deadline=None, derandomize=True, max_examples=60)
 
@@ -39,29 +39,6 @@ def test_bounded_and_spread_over_the_whole_past(capacity, length):
 
 
 @CASES
-@given(capacity=st.integers(2, 40), length=st.integers(1, 40))
-def test_holds_all_of_a_short_past(capacity, length):
-    length = min(capacity, length)
-    _, times = recorded(capacity, length)
-    np.testing.assert_array_equal(times, np.arange(length))
-
-
-@pytest.mark.parametrize("capacity", [1, 2, 3, 4, 8, 9, 20, 21])
-def test_every_stride_th_state(capacity):
-    for length in range(1, 20 * capacity):
-        history, times = recorded(capacity, length)
-        assert (np.diff(times) == history.counts[1]).all(), (length, times)
-
-
-@pytest.mark.parametrize("length", [1, 2, 5, 8, 50, 333])
-def test_recent_is_the_newest_half(length):
-    history, times = recorded(8, length)
-    start, stop = recent(history)
-    assert stop == len(times)
-    assert stop - start == (len(times) + 1) // 2
-
-
-@CASES
 @given(
     runs=st.lists(st.integers(1, 4), min_size=1, max_size=20),
     start=st.integers(0, 5),
@@ -76,13 +53,6 @@ def test_distinct_rows(runs, start):
     np.testing.assert_array_equal(points[rows[:n], 1], np.unique(states[start:]))
     assert (rows[:n] >= start).all()
     assert (rows[n:] == -1).all()
-
-
-def test_distinct_rows_differ_in_any_coordinate():
-    points = np.array([[0.0, 0.0], [0.0, 1e-300], [1.0, 1e-300], [1.0, 1e-300], [0.0, 0.0]])
-    rows = np.empty(5, np.int64)
-    assert distinct_rows(points, 0, 5, rows) == 4
-    np.testing.assert_array_equal(rows[:4], [0, 1, 2, 4])
 
 
 @CASES

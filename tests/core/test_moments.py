@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pymc_kameleon.core import moments
 from pymc_kameleon.core.moments import Moments, learn_moments
-from pymc_kameleon.core.schedules import UNSET, Decay
+from pymc_kameleon.core.schedules import Decay
 
 COVARIANCE = np.array(
     [[1.0, 0.9, 0.0, 0.2], [0.9, 4.0, 0.1, 0.0], [0.0, 0.1, 0.25, 0.0], [0.2, 0.0, 0.0, 1.0]]
@@ -126,29 +126,6 @@ def assert_same(mean, factor, expected, rtol=1e-9):
     )
 
 
-@pytest.mark.parametrize("d", [1, 3, 12])
-@pytest.mark.parametrize("alpha", [0.0, 1e-9, 0.3, 1.0])
-@pytest.mark.parametrize("eta", RATES)
-def test_update_from_both(d, alpha, eta):
-    mean, factor, x, y = random_moments(d, d)
-    expected = reference.rbam_update(mean, factor @ factor.T, x, y, alpha, eta)
-    moments.update_from_both(mean, factor, x, y, alpha, eta, np.empty(d))
-    assert_same(mean, factor, expected)
-
-
-@pytest.mark.parametrize("alpha", [0.2, 0.5])
-def test_update_from_both_is_a_mean_of_outer_products(alpha):
-    """The outer product of the mean deviation, the usual mistake, is another matrix."""
-    mean, factor, x, y = random_moments(3, 0)
-    deviation = alpha * (y - mean) + (1 - alpha) * (x - mean)
-    wrong = 0.9 * factor @ factor.T + 0.1 * np.outer(deviation, deviation)
-    expected = reference.rbam_update(mean, factor @ factor.T, x, y, alpha, 0.1)
-    moments.update_from_both(mean, factor, x, y, alpha, 0.1, np.empty(3))
-    assert_same(mean, factor, expected)
-    with pytest.raises(AssertionError):
-        assert_same(mean, factor, (mean, wrong), rtol=1e-4)
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 0.7, 1.0])
 @pytest.mark.parametrize("eta", RATES)
 def test_update_from_both_is_the_expectation_of_adaptive_metropolis(alpha, eta):
@@ -173,16 +150,6 @@ def test_a_proposal_that_is_impossible_leaves_no_trace(bad):
     assert_same(mean, factor, expected)
 
 
-@pytest.mark.parametrize("d", [1, 3, 12])
-@pytest.mark.parametrize("eta", RATES)
-def test_update_of_the_factor_itself(d, eta):
-    mean, factor, x, _ = random_moments(d, d)
-    expected, expected_factor = reference.cholesky_update(mean, factor, x, eta)
-    moments.update_factor_to_first_order(mean, factor, x, eta, np.empty(d))
-    assert (np.diag(factor) > 0).all()
-    assert_same(mean, factor, (expected, expected_factor @ expected_factor.T))
-
-
 def test_the_factor_itself_follows_the_covariance_to_first_order():
     """The error falls as η²; with all of the diagonal, instead of half, as η."""
     start, factor, x, _ = random_moments(5, 3)
@@ -201,22 +168,6 @@ def test_the_factor_itself_follows_the_covariance_to_first_order():
         wrong.append(error(reference.cholesky_update(start, factor, x, eta, diagonal=1)[1], eta))
     np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 100, rtol=0.05)
     np.testing.assert_allclose(np.divide(wrong[:-1], wrong[1:]), 10, rtol=0.05)
-
-
-@pytest.mark.parametrize("number", [0.0, 0.5, 3.0])
-def test_multiply_factor_leaves_the_upper_triangle_alone(number):
-    factor = np.arange(1.0, 17).reshape(4, 4)
-    expected = number * np.tril(factor) + np.triu(factor, 1)
-    moments.multiply_factor(factor, number)
-    np.testing.assert_allclose(factor, expected, rtol=1e-15)
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.3, 20.0])
-def test_add_deviation(weight):
-    mean, factor, x, _ = random_moments(4, 4)
-    expected = factor @ factor.T + weight * np.outer(x - mean, x - mean)
-    moments.add_deviation(mean, factor, x, weight, np.empty(4))
-    assert_same(mean, factor, (mean, expected))
 
 
 def normal_sequence(n, seed=0):
@@ -263,59 +214,25 @@ def test_learns_the_moments_of_an_independent_sequence():
     assert np.median(errors) > bound
 
 
-def test_learn_moments_is_the_seeding_and_the_slow_recursion():
-    """Seeded at doubling times by np.cov of the newest half; between them η = 1/max(16d, 2t/3)."""
+@pytest.mark.parametrize(
+    ("rate", "seedings"),
+    [((), [100, 200, 400]), ((Decay(0.02, 1.0, 0.0),), [100]), ((Decay(0.5, 20.0, 0.7),), [100])],
+)
+def test_learn_moments_is_the_seeding_and_the_slow_recursion(rate, seedings):
+    """Seeded at doubling times by np.cov of the newest half; between them η = 1/max(16d, 2t/3).
+
+    Only once with a rate of the user.
+    """
     n, d = 1200, 4
     states = normal_sequence(n)
     states[40:60] = states[40]  # as if rejected
-    learned, ends = learn_all(states, n, np.ones(d))
-    assert [end + 1 for end in ends] == reference.seeding_times(d, n) == [100, 200, 400]
-    mean, covariance = reference.moments(states, n)[-1]
+    learned, ends = learn_all(states, n, np.ones(d), *rate)
+    assert [end + 1 for end in ends] == reference.seeding_times(d, n, *rate) == seedings
+    mean, covariance = reference.moments(states, n, None, *rate)[-1]
     np.testing.assert_allclose(learned.mean, mean, rtol=1e-9)
     np.testing.assert_allclose(
         np.tril(learned.factor), np.linalg.cholesky(covariance), rtol=1e-7, atol=1e-9
     )
-
-
-@pytest.mark.parametrize("rate", [Decay(0.02, 1.0, 0.0), Decay(0.5, 20.0, 0.7)])
-def test_with_a_rate_of_the_user_mean_and_covariance_are_seeded_once(rate):
-    n, d = 1200, 4
-    states = normal_sequence(n)
-    learned, ends = learn_all(states, n, np.ones(d), rate)
-    assert [end + 1 for end in ends] == reference.seeding_times(d, n, rate) == [100]
-    mean, covariance = reference.moments(states, n, rate=rate)[-1]
-    assert_same(learned.mean, learned.factor, (mean, covariance), rtol=1e-8)
-
-
-@pytest.mark.parametrize("rate", [UNSET, Decay(0.5, 20.0, 0.7)])
-def test_there_is_no_rate_before_the_first_seeding(rate):
-    states = normal_sequence(150)
-    learned, v = Moments.start(np.ones(4), 1200, rate), np.empty(4)
-    for t, x in enumerate(states):
-        eta = moments.learning_rate(learned, t)
-        expected = -1 if t < 100 else reference.rate_at(None if rate is UNSET else rate, 4, t)
-        assert eta == pytest.approx(expected, rel=1e-12)
-        learn_moments(learned, x, t, v)
-
-
-def test_the_memory_is_at_least_16_transitions_for_each_dimension():
-    learned = Moments.start(np.ones(8), 4000)
-    learned.seeding[1] = 160
-    assert moments.learning_rate(learned, 170) == pytest.approx(1 / 128)
-    assert moments.learning_rate(learned, 1920) == pytest.approx(1 / 1280)
-
-
-def test_scale_steps_restart_with_each_seeding():
-    """With a head start of 10, as the scale then starts from a good guess."""
-    states = normal_sequence(500)
-    learned, v, steps = Moments.start(np.ones(4), 1200), np.empty(4), []
-    for t, x in enumerate(states):
-        steps.append(moments.scale_step(learned, t))
-        learn_moments(learned, x, t, v)
-    assert steps[:100] == list(range(100))
-    assert steps[100:200] == list(range(10, 110))
-    assert steps[200:400] == list(range(10, 210))
-    assert steps[400:] == list(range(10, 110))
 
 
 @pytest.mark.parametrize(("d", "n_tune", "n_seed"), [(1, 10_000, 100), (20, 10_000, 400)])

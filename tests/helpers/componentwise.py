@@ -1,4 +1,4 @@
-"""Targets, compiled transitions and chains for the tests of CMH and CMTM."""
+"""Targets, compiled transitions and chains for the tests of CMH, CMTM and the random walks."""
 
 from functools import cache
 
@@ -167,9 +167,11 @@ def log_density(x):
     return -0.5 * x @ PRECISION @ x
 
 
-def run(step, n, tune=0, seed=0, x=START, draws=None):
-    """Run n draws; return positions and statistics."""
-    step.setup_chain(np.random.default_rng(seed), tune, n - tune if draws is None else draws)
+def run(step, n, tune=0, seed=0, x=START, **parameters):
+    """Run n draws; return positions and statistics. `parameters` are set before the first."""
+    step.setup_chain(np.random.default_rng(seed), tune, n - tune)
+    for name, value in parameters.items():
+        getattr(step.parameters, name)[...] = value
     point, positions, rows = {"x": np.array(x)}, [], []
     for i in range(n):
         if i == tune:
@@ -178,20 +180,6 @@ def run(step, n, tune=0, seed=0, x=START, draws=None):
         positions.append(point["x"])
         rows.append(row)
     return np.array(positions), {name: np.array([row[name] for row in rows]) for name in rows[0]}
-
-
-def last_warning(step, tune=1000, draws=500, seed=1):
-    """Run a chain by hand; only the last draw may have a warning: return its message, or ''."""
-    step.setup_chain(np.random.default_rng(seed), tune, draws)
-    point = {name: value + 0.3 for name, value in step.model.initial_point().items()}
-    warnings = []
-    for i in range(tune + draws):
-        if i == tune:
-            step.stop_tuning()
-        point, [row] = step.step(point)
-        warnings.append(row["warning"])
-    assert set(warnings[:-1]) == {None}
-    return "" if warnings[-1] is None else warnings[-1].message
 
 
 @cache

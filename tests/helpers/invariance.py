@@ -57,6 +57,11 @@ def _sample_banana(rng, n):
     return x
 
 
+def log_banana(x):
+    """Its log density at points (..., 2)."""
+    return -0.5 * (x[..., 0] ** 2 / 4 + (x[..., 1] - 0.5 * (x[..., 0] ** 2 - 4)) ** 2)
+
+
 @cache
 def _bimodal():
     with pm.Model() as model:

@@ -34,6 +34,15 @@ def normal(shape=()):
     return model
 
 
+@cache
+def pair():
+    """Two standard normals with correlation 0.9."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Normal("y", 0.9 * x, np.sqrt(0.19))
+    return model
+
+
 def normal_model(precision):
     """Build a model without matrix products, which take PyTensor seconds to compile."""
     with pm.Model() as model:

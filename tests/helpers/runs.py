@@ -5,6 +5,7 @@ import logging
 import pickle
 
 import numpy as np
+from pymc.stats.convergence import SamplerWarning
 
 import pymc_kameleon as pk
 from pymc_kameleon.step.base import KameleonStep
@@ -53,6 +54,36 @@ def messages(caplog, level=logging.INFO):
     """Return what the package logged."""
     records = [r for r in caplog.records if r.name == "pymc_kameleon" and r.levelno >= level]
     return [r.getMessage() for r in records]
+
+
+def driven(step, n, x, look=lambda step: None):
+    """Make n draws by hand; return positions, statistics, and a look at the step after each."""
+    point, positions, rows, seen = {"x": np.array(x, float)}, [], [], []
+    for _ in range(n):
+        point, [row] = step.step(point)
+        positions.append(point["x"])
+        rows.append(row)
+        seen.append(look(step))
+    names = rows[0] if rows else ()
+    return np.array(positions), {name: np.array([r[name] for r in rows]) for name in names}, seen
+
+
+def last_warning(step, tune=300, draws=300, seed=1, x=None):
+    """Run a chain by hand; only the last draw may have a warning: return its message, or ''."""
+    step.setup_chain(np.random.default_rng(seed), tune, draws)
+    point = step.model.initial_point()
+    point = {name: value + 0.3 for name, value in point.items()} if x is None else {"x": x}
+    warnings = []
+    for i in range(tune + draws):
+        if i == tune:
+            step.stop_tuning()
+        point, [stats] = step.step(point)
+        warnings.append(stats["warning"])
+    assert set(warnings[:-1]) == {None}
+    if warnings[-1] is None:
+        return ""
+    assert isinstance(warnings[-1], SamplerWarning)
+    return warnings[-1].message
 
 
 def same(one, other):

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 
-import pymc as pm
 import pytest
+from models import normal
 
 import pymc_kameleon as pk
 from pymc_kameleon.model import pymc_internals
@@ -52,12 +52,6 @@ def test_messages_are_shown_once_where_and_when_those_of_pymc_are():
 # ---- parts that PyMC does not have ----------------------------------------------------------
 
 SMALL = {"tune": 10, "draws": 10, "chains": 1, "compute_convergence_checks": False}
-
-
-def normal():
-    with pm.Model() as model:
-        pm.Normal("x")
-    return model
 
 
 @pytest.mark.parametrize(

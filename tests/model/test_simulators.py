@@ -192,28 +192,13 @@ MODELS = {  # sizes of boxes, and box and level of each application
     subjects: ([(6, 3)], PLAIN(0)),
 }
 
-SLOW = (
-    two,
-    feeding_only,
-    twice,
-    potential,
-    custom,
-    interval,
-    simplex,
-    discrete,
-    constants,
-    rows,
-    rows_with_data,
-    outputs,
-    field,
-)
-"""Models that are cut where others are, which each take a second to compile."""
-
+FAST = shared, nested, data, subjects
+"""The other models are cut where one of these is, and each takes a second to compile."""
 
 each_model = pytest.mark.parametrize(
     "build",
     [
-        pytest.param(build, id=build.__name__, marks=[pytest.mark.slow] * (build in SLOW))
+        pytest.param(build, id=build.__name__, marks=[pytest.mark.slow] * (build not in FAST))
         for build in MODELS
     ],
 )

@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor
 import pytest
 from models import box, normal
+from runs import QUIET
 
 import pymc_kameleon as pk
 
@@ -40,18 +41,8 @@ def test_points_are_those_that_pm_sample_starts_from(model, natural, how):
     starts = []
     original = step.step
     step.step = lambda point: starts.append(point) or original(point)
-    pm.sample(
-        draws=5,
-        tune=0,
-        chains=3,
-        cores=1,
-        step=[step],
-        initvals=points,
-        model=model,
-        progressbar=False,
-        compute_convergence_checks=False,
-        compile_kwargs={"mode": "FAST_COMPILE"},
-    )
+    options = {"initvals": points, "compile_kwargs": {"mode": "FAST_COMPILE"}} | QUIET
+    pm.sample(5, tune=0, chains=3, cores=1, step=[step], model=model, **options)
     for point, start in zip(points, starts[::5], strict=True):
         values = dict(zip(point, natural(start), strict=True))
         for name, value in point.items():

@@ -72,9 +72,7 @@ def coordinates(result):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "backend", [pytest.param(b, marks=[pytest.mark.slow] * (b != "none")) for b in BACKENDS]
-)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PLOTS)
 @pytest.mark.filterwarnings("ignore:::bokeh", "ignore:::plotly")
 def test_other_backends(result, ladders, name, backend):

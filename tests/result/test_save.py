@@ -5,15 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pymc as pm
 import pytest
 import xarray as xr
+from models import normal
+from runs import QUIET, sample
 
 import pymc_kameleon as pk
 
 ROOT = Path(__file__).parents[2]
-
-QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 WRITES_AND_READS = """
 import sys; sys.path.pop(0)  # the package that is installed, not the checkout
@@ -46,16 +45,8 @@ def run(*command, cwd):
 
 
 @pytest.fixture(scope="module")
-def line():
-    with pm.Model() as model:
-        pm.Normal("x")
-    return model
-
-
-@pytest.fixture(scope="module")
-def saved(line):
-    step = pk.baselines.RWM(model=line)
-    return pk.sample(20, tune=20, chains=2, step=step, random_seed=1, model=line, **QUIET)
+def saved():
+    return sample(pk.baselines.RWM(model=normal()), draws=20, tune=20)
 
 
 @pytest.mark.slow
@@ -75,18 +66,18 @@ def test_what_saving_needs_is_installed_with_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_result_is_written_over_the_file_that_it_goes_on_from(saved, line, tmp_path):
+def test_a_result_is_written_over_the_file_that_it_goes_on_from(saved, tmp_path):
     file = tmp_path / "run.nc"
     saved.to_netcdf(file)
-    longer = pk.resume(xr.open_datatree(file), 10, model=line, **QUIET)
+    longer = pk.resume(xr.open_datatree(file), 10, model=normal(), **QUIET)
     longer.to_netcdf(file)
-    longest = pk.resume(xr.load_datatree(file), 10, model=line, **QUIET)
+    longest = pk.resume(xr.load_datatree(file), 10, model=normal(), **QUIET)
     longest.to_netcdf(file)
     assert xr.load_datatree(file)["posterior"].sizes["draw"] == 40
 
 
-def test_xarray_reads_a_store(saved, line, tmp_path):
-    step, store = pk.baselines.RWM(model=line), tmp_path / "run.zarr"
-    pk.sample(20, tune=20, chains=2, step=step, random_seed=1, model=line, store=store, **QUIET)
+def test_xarray_reads_a_store(saved, tmp_path):
+    store = tmp_path / "run.zarr"
+    sample(pk.baselines.RWM(model=normal()), draws=20, tune=20, store=store)
     with xr.open_datatree(store, engine="zarr", consolidated=False) as stored:
         assert stored["posterior"].equals(saved["posterior"])

@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from runs import sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.model.layout import Layout
@@ -158,17 +159,7 @@ def test_rows_of_a_square_matrix_are_exchanged_alone_too():
 @pytest.mark.slow
 def test_all_chains_visit_all_labels(labels):
     """In about the same share of draws, from wherever they begin."""
-    dt = pk.sample(
-        1000,
-        tune=300,
-        chains=3,
-        cores=1,
-        step=labels,
-        model=labels.model,
-        random_seed=1,
-        progressbar=False,
-        compute_convergence_checks=False,
-    )
+    dt = sample(labels, draws=1000, tune=300, chains=3, random_seed=1)
     orders = np.argsort(dt.posterior["means"].values, axis=2) @ [9, 3, 1]
     for chain in orders:
         _, counts = np.unique(chain, return_counts=True)

@@ -5,17 +5,15 @@ import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from multiprocessing import Value
 from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from arviz_stats import rhat_nested
 from arviz_stats.base import array_stats
-from pytensor import wrap_py
+from counted import CALLS, Switch, counting, simulated, told
 from runs import DRAWN, QUIET, assert_same, begun, job_of, messages
 from simulated import banana, bend, simulator
 
@@ -35,40 +33,12 @@ from pymc_kameleon.step.job import evaluate
 pytestmark = pytest.mark.forks
 
 ALL = (*DRAWN, "warmup_sample_stats", "learned")
-CALLS = Value("q", 0)
-"""Of the black box, in all processes."""
-
 AT_ONCE = {"max_concurrent": 16, "max_evaluations": 700, "random_seed": 1}
 
 
-class Switch:
-    """What the black box returns, which a test may change."""
-
-    @staticmethod
-    def usual(x):
-        return -0.5 * x @ x - 0.1 * (x[0] - x[1] ** 2) ** 2
-
-    function = usual
-
-
 @pytest.fixture(scope="module")
-def counting():
-    def simulated(x):
-        with CALLS.get_lock():
-            CALLS.value += 1
-        return np.asarray(Switch.function(x))
-
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, 3, shape=2)
-        pm.Potential("p", wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(simulated)(x))
-    return model
-
-
-@pytest.fixture(scope="module")
-def surrogate(counting):
-    step = pk.SurrogateMetropolis(model=counting)
-    step.n_trials = 0  # its own evaluations were told
-    return step
+def surrogate():
+    return told(pk.SurrogateMetropolis(model=counting()))
 
 
 @pytest.fixture
@@ -299,23 +269,16 @@ def test_a_way_that_nothing_guided_goes_on_so(surrogate):
 def of_two():
     """A model of which two steps may sample a variable each."""
 
-    def simulated(x):
-        with CALLS.get_lock():
-            CALLS.value += 1
-        return np.asarray(Switch.function(x))
-
     with pm.Model() as model:
         x, y = pm.Normal("x", 0, 3, shape=2), pm.Normal("y")
-        pm.Potential("p", wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(simulated)(x))
+        pm.Potential("p", simulated(x))
         pm.Potential("q", -0.1 * (y - x[0]) ** 2)
     return model
 
 
 @pytest.fixture(scope="module")
 def surrogate_of_x(of_two):
-    step = pk.SurrogateMetropolis([of_two["x"]], model=of_two)
-    step.n_trials = 0
-    return step
+    return told(pk.SurrogateMetropolis([of_two["x"]], model=of_two))
 
 
 @pytest.mark.parametrize(
@@ -357,9 +320,9 @@ def test_lengths_are_those_of_four_chains_together(surrogate):
     assert dt["posterior"].attrs["tuning_steps"] == 500
 
 
-def test_samplers_that_search_for_themselves_have_chains_alone(counting, caplog):
-    options = {"draws": 10, "tune": 10, "random_seed": 1, "model": counting} | QUIET
-    step = pk.baselines.AM(model=counting)
+def test_samplers_that_search_for_themselves_have_chains_alone(caplog):
+    options = {"draws": 10, "tune": 10, "random_seed": 1, "model": counting()} | QUIET
+    step = pk.baselines.AM(model=counting())
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         many = pk.sample(step=step, max_concurrent=5, cores=1, **options)
     said = "max_concurrent sets the number of chains, and nothing else: with AM each chain"
@@ -516,11 +479,11 @@ def test_superchains_are_of_neighbours(n):
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "many"])
-def test_what_is_no_number(counting, wrong):
+def test_what_is_no_number(wrong):
     """It is refused before the model is called."""
     CALLS.value = 0
     with pytest.raises(ValueError, match="max_concurrent must be an integer from 1 on"):
-        pk.sample(model=counting, max_concurrent=wrong)
+        pk.sample(model=counting(), max_concurrent=wrong)
     assert CALLS.value == 0
 
 

@@ -322,46 +322,34 @@ def test_a_surrogate_may_have_variables_in_another_order_than_the_model():
     assert found.overlap > 0.9
 
 
-def test_executors_change_nothing():
-    _, model, dt, _ = of_surrogates()
-    with ThreadPoolExecutor(2) as pool:
-        found = [pk.evidence(dt, model, 50, 1, **own) for own in ({"cores": 1}, {"executor": pool})]
-    assert found[0] == found[1]
-
-
 @pytest.mark.forks
-def test_processes_change_nothing():
+def test_processes_and_executors_change_nothing():
     _, model, dt, _ = of_surrogates()
-    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+    own_process = ProcessPoolExecutor(1, get_context("fork"))
+    with own_process as pool, ThreadPoolExecutor(2) as threads:
         pool.submit(int).result()  # its process does not have the job
-        ways = {"cores": 1}, {"cores": 2}, {"executor": pool}
+        ways = {"cores": 1}, {"cores": 2}, {"executor": pool}, {"executor": threads}
         found = [pk.evidence(dt, model, 50, 1, **own) for own in ways]
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1] == found[2] == found[3]
 
 
-def test_an_error_of_the_likelihood_is_raised_with_its_point():
+def test_an_error_of_the_likelihood_is_raised_with_its_point(monkeypatch):
     op, model, dt, _ = of_surrogates()
 
     def fails(x):
         raise OSError("no licence")
 
-    function, op.function = op.function, fails
-    try:
-        with pytest.raises(OSError, match="no licence") as raised:
-            pk.evidence(dt, model, cores=1)
-    finally:
-        op.function = function
+    monkeypatch.setattr(op, "function", fails)
+    with pytest.raises(OSError, match="no licence") as raised:
+        pk.evidence(dt, model, cores=1)
     assert any("pk.evidence evaluates" in note for note in raised.value.__notes__)
 
 
-def test_another_likelihood_is_seen():
+def test_another_likelihood_is_seen(monkeypatch):
     op, model, dt, _ = of_surrogates()
-    function, op.function = op.function, lambda x: -x @ x
-    try:
-        with pytest.raises(ValueError, match="not the model that was sampled"):
-            pk.evidence(dt, model, cores=1)
-    finally:
-        op.function = function
+    monkeypatch.setattr(op, "function", lambda x: -x @ x)
+    with pytest.raises(ValueError, match="not the model that was sampled"):
+        pk.evidence(dt, model, cores=1)
 
 
 @pytest.mark.slow  # some seconds of draws

@@ -4,15 +4,14 @@ import logging
 import re
 from contextlib import contextmanager
 from functools import cache
-from multiprocessing import Value
+from itertools import product
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from counted import CALLS, Switch, counting, told
 from models import normal
-from pytensor import wrap_py
 from runs import DRAWN, QUIET, assert_same, messages
 from simulated import growth, simulator
 
@@ -24,47 +23,16 @@ from pymc_kameleon.sampling.outcome import Finish
 pytestmark = pytest.mark.forks
 
 ALL = (*DRAWN, "warmup_sample_stats", "learned")
-CALLS = Value("q", 0)
-"""Of the black box, in all processes."""
-
-
-class Switch:
-    """What the black box returns, which a test may change."""
-
-    @staticmethod
-    def usual(x):
-        return -0.5 * x @ x - 0.1 * (x[0] - x[1] ** 2) ** 2
-
-    function = usual
 
 
 @pytest.fixture(scope="module")
-def counting():
-    def simulated(x):
-        with CALLS.get_lock():
-            CALLS.value += 1
-        return np.asarray(Switch.function(x))
-
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, 3, shape=2)
-        pm.Potential("p", wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(simulated)(x))
-    return model
-
-
-def told(step):
-    """Return a step whose own evaluations were told, and are over."""
-    step.n_trials = CALLS.value = 0
-    return step
+def surrogate():
+    return told(pk.SurrogateMetropolis(model=counting()))
 
 
 @pytest.fixture(scope="module")
-def surrogate(counting):
-    return told(pk.SurrogateMetropolis(model=counting))
-
-
-@pytest.fixture(scope="module")
-def walk(counting):
-    return told(pk.GAM(model=counting, steps_per_draw=3))
+def walk():
+    return told(pk.GAM(model=counting(), steps_per_draw=3))
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +126,7 @@ def test_there_are_no_more_evaluations_and_as_many_draws_of_each_chain(name, n, 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
-def test_what_comes_before_the_run_counts(counting, caplog):
+def test_what_comes_before_the_run_counts(caplog):
     """A step is made, starts are looked for where some are impossible, and NaN is not doubted."""
 
     def in_part(x):
@@ -166,7 +134,7 @@ def test_what_comes_before_the_run_counts(counting, caplog):
 
     Switch.function = in_part
     result = pk.sample(
-        step=pk.SurrogateMetropolis, model=counting, max_evaluations=150, random_seed=2, **QUIET
+        step=pk.SurrogateMetropolis, model=counting(), max_evaluations=150, random_seed=2, **QUIET
     )
     calls = n_calls()
     assert 3 <= calls - n_logp(result) <= 4
@@ -265,18 +233,18 @@ def test_a_search_that_ends_too_early_is_told(surrogate, caplog):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
-def test_hopeless_runs_evaluate_nothing(surrogate, counting):
+def test_hopeless_runs_evaluate_nothing(surrogate):
     first = limited(surrogate, 80, cores=1)
     n_calls()
     with pytest.raises(ValueError, match="takes 7 more, at least, for 2 chains"):
-        pk.sample(step=pk.SurrogateMetropolis, model=counting, max_evaluations=1, **QUIET)
+        pk.sample(step=pk.SurrogateMetropolis, model=counting(), max_evaluations=1, **QUIET)
     for options in {"draws": 10}, {"max_evaluations": 3}:
         with pytest.raises(ValueError, match=r"do not suffice.*: [0-3] are left"):
-            pk.resume(first, model=counting, **options, **QUIET)
+            pk.resume(first, model=counting(), **options, **QUIET)
     assert n_calls() == 0
 
 
-def test_what_would_evaluate_beyond_is_refused(surrogate, counting):
+def test_what_would_evaluate_beyond_is_refused(surrogate):
     with pytest.raises(ValueError, match="does not limit"):
         limited(surrogate, 300, initvals="map")
     with pytest.raises(ValueError, match="log_prior would call"):
@@ -316,11 +284,7 @@ def searches_before(stage, request):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stage"),
-    [pytest.param("plain_surrogate", *own.values, marks=own.marks) for own in FEW_STAGES]
-    + [
-        pytest.param("plain_walk", stage, marks=[pytest.mark.slow] * (stage != "while tuning"))
-        for stage in STAGES
-    ],
+    list(product(["plain_surrogate", "plain_walk"], STAGES)),
 )
 def test_interrupted_runs_make_the_same_draws(name, stage, whole, request, monkeypatch, tmp_path):
     """From a result, and from a store, which can be opened when it is interrupted."""

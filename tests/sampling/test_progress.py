@@ -5,6 +5,7 @@ import sys
 from io import StringIO
 from types import ModuleType, SimpleNamespace
 
+import models
 import numpy as np
 import pymc as pm
 import pytest
@@ -254,10 +255,7 @@ def test_what_is_behind_at_the_end_counts_as_the_end(n):
 
 @pytest.fixture(scope="module")
 def pair():
-    with pm.Model() as model:
-        x = pm.Normal("x")
-        pm.Normal("y", 0.9 * x, np.sqrt(0.19))
-    return model
+    return models.pair()
 
 
 @pytest.fixture(scope="module")

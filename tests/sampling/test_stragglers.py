@@ -5,10 +5,8 @@ import time
 from multiprocessing import Value
 
 import numpy as np
-import pymc as pm
-import pytensor.tensor as pt
 import pytest
-from pytensor import wrap_py
+from counted import CALLS, Switch, counting, told
 from runs import DRAWN, QUIET, assert_same, sample
 
 import pymc_kameleon as pk
@@ -20,14 +18,20 @@ pytestmark = pytest.mark.forks
 
 ALL = (*DRAWN, "warmup_posterior", "warmup_sample_stats", "learned")
 CHAINS = 8
-CALLS, REACHED = Value("q", 0), Value("b", False)
-"""Evaluations, in all processes; and whether there were enough of them while one waited."""
+REACHED = Value("b", False)
+"""Whether there were enough evaluations while one waited."""
 
 
 class Straggler:
     """The evaluation that takes long, at `x`: until there are `enough`, or for so many seconds."""
 
     x, enough, seconds = None, 0, 60.0
+
+    @classmethod
+    def function(cls, x):
+        if np.array_equal(x, cls.x):
+            cls.waits()
+        return Switch.usual(x)
 
     @classmethod
     def waits(cls):
@@ -39,25 +43,13 @@ class Straggler:
 
 @pytest.fixture(scope="module")
 def surrogate():
-    def simulated(x):
-        with CALLS.get_lock():
-            CALLS.value += 1
-        if Straggler.x is not None and np.array_equal(x, Straggler.x):
-            Straggler.waits()
-        return np.asarray(-0.5 * x @ x - 0.1 * (x[0] - x[1] ** 2) ** 2)
-
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, 3, shape=2)
-        pm.Potential("p", wrap_py(itypes=[pt.dvector], otypes=[pt.dscalar])(simulated)(x))
-    step = pk.SurrogateMetropolis(model=model)
-    step.n_trials = 0
-    return step
+    return told(pk.SurrogateMetropolis(model=counting()))
 
 
 @pytest.fixture
-def straggler():
-    yield Straggler
-    Straggler.x = None
+def straggler(monkeypatch):
+    monkeypatch.setattr(Switch, "function", Straggler.function)
+    return Straggler
 
 
 def run(step, **changes):

@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from models import box, normal
+from runs import QUIET
 
 import pymc_kameleon as pk
 from pymc_kameleon.sampling import outcome, run_costs
@@ -16,8 +17,6 @@ from pymc_kameleon.sampling.run_costs import say_what_a_run_costs
 from pymc_kameleon.step import draw_costs
 from pymc_kameleon.step import messages as step_messages
 from pymc_kameleon.step.messages import chains_named, counted, in_words, say_if_compiling
-
-QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 
 @pytest.fixture
@@ -78,6 +77,7 @@ def with_costs(step, seconds, monkeypatch):
 
 
 def test_what_an_expensive_run_costs(said, monkeypatch):
+    """Nothing is called for a message: it might crash, and here that is the user's own process."""
     op, model = box()
     step = with_costs(pk.baselines.RWM(model=model, steps_per_draw=10), 0.1, monkeypatch)
     op.count = 0
@@ -131,17 +131,6 @@ def test_the_arithmetic_of_a_sampler_counts_too(said, monkeypatch):
     assert step.log_density.count[0] == 3  # when it was built
     say_what_a_run_costs([step], 4, 10, 2, np.full(30, 0.1))
     assert said() == []
-
-
-def test_python_is_not_called_for_a_message(said, monkeypatch):
-    """It might crash, and here that is the user's own process."""
-    op, model = box()
-    step = with_costs(pk.baselines.RWM(model=model, steps_per_draw=10), 0.01, monkeypatch)
-    op.count = 0
-    said()
-    say_what_a_run_costs([step], 4, 2000, 2, np.zeros(2))
-    assert "evaluations of 10 ms: about 6.7 min" in said()[0]
-    assert op.count == 0
 
 
 def test_arithmetic_that_cannot_be_measured_is_named(said, monkeypatch):

@@ -28,14 +28,6 @@ def spread(moments):
 COVARIANCE = np.array([[4.0, 1.0], [1.0, 2.0]])
 
 
-def test_equal_moments_stay():
-    chains = [learned([1.0, 2.0], COVARIANCE) for _ in range(3)]
-    pool_moments(chains)
-    for moments in chains:
-        np.testing.assert_allclose(spread(moments), COVARIANCE)
-        np.testing.assert_allclose(moments.mean, [1, 2])
-
-
 def test_means_that_differ_a_little_count_as_they_are():
     means = np.array([[0.1, 0.2], [-0.3, 0.1], [0.4, -0.2]])
     chains = [learned(mean, COVARIANCE * (i + 1)) for i, mean in enumerate(means)]

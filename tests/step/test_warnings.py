@@ -8,29 +8,12 @@ import pymc as pm
 import pytest
 from boxed import SAMPLERS
 from models import box, normal
-from pymc.stats.convergence import SamplerWarning, log_warning_stats
+from pymc.stats.convergence import log_warning_stats
+from runs import last_warning
 
 import pymc_kameleon as pk
 
 ARGUMENTS = {cls: {"n_subsample": 50} for cls in (pk.KAM, pk.PCAKAM, pk.CyclicalKAM)}
-
-
-def last_warning(step, x=None, tune=300, draws=300, seed=1):
-    """Run a chain by hand; only the last draw may have a warning: return its message, or ''."""
-    step.setup_chain(np.random.default_rng(seed), tune, draws)
-    point = step.model.initial_point()
-    point = {name: value + 0.3 for name, value in point.items()} if x is None else {"x": x}
-    warnings = []
-    for i in range(tune + draws):
-        if i == tune:
-            step.stop_tuning()
-        point, [stats] = step.step(point)
-        warnings.append(stats["warning"])
-    assert set(warnings[:-1]) == {None}
-    if warnings[-1] is None:
-        return ""
-    assert isinstance(warnings[-1], SamplerWarning)
-    return warnings[-1].message
 
 
 BY_NAME = {cls.__name__: cls for cls in SAMPLERS}

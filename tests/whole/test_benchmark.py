@@ -11,11 +11,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def benchmark(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
-    import benchmark
-
-    return benchmark
+def benchmark(script):
+    return script("benchmark")
 
 
 def run(benchmark, monkeypatch, file, *arguments, plan=None, **options):

@@ -73,9 +73,7 @@ def test_temperatures_solve_the_implicit_equations(simulators):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["influenza", pytest.param("pk_by_subject", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("name", ["influenza", "pk_by_subject"])
 def test_a_black_box_counts_its_calls_and_its_twin_makes_none(simulators, name):
     benchmark = simulators.MODELS[name]
     call = benchmark.simulator.call

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from copy import deepcopy
 from functools import cache
+from itertools import pairwise
 
 import cloudpickle
 import numpy as np
@@ -18,6 +19,7 @@ from boxed import SAMPLERS, BoxedEmulator
 from models import Slope, box, normal
 from pymc.exceptions import SamplingError
 from pymc.step_methods.compound import CompoundStep
+from runs import same
 
 import pymc_kameleon as pk
 from pymc_kameleon import testing
@@ -63,6 +65,7 @@ NOT_PROMISED = {
         "test_recovers_from_a_far_start",
         "test_stays_within_the_region_without_evaluating_outside",
         "test_keep_adapting",
+        "test_parameters_are_constant_after_tuning",
     },
     "RWM": {"test_recovers_from_a_far_start"},  # one scale for all coordinates cannot
     "skeleton": {"test_recovers_from_a_far_start"},
@@ -264,19 +267,21 @@ def test_conforms(sampler, check):
         check(sampler)
 
 
+SOME = [ROWS[name] for name in ("CyclicalKAM", "CMTM", "skeleton")]
+
+
 @pytest.mark.parametrize(
-    "check", [testing.fork, pytest.param(testing.spawn, marks=pytest.mark.slow)], ids=str
+    ("check", "members"),
+    [
+        (testing.fork, SOME),
+        pytest.param(testing.spawn, SOME, marks=pytest.mark.slow),
+        pytest.param(testing.fork, MEMBERS, marks=pytest.mark.slow),
+        pytest.param(testing.forkserver, MEMBERS, marks=pytest.mark.slow),
+    ],
 )
-def test_processes_draw_the_same(check):
-    few = [ROWS[name] for name in ("CyclicalKAM", "CMTM", "skeleton")]
-    check(lambda own: CompoundStep(steps_for(few, own)), lambda: variables_for(few))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("check", [testing.fork, testing.forkserver], ids=str)
-def test_processes_draw_the_same_with_all_samplers(check):
+def test_processes_draw_the_same(check, members):
     """Each step has a generator and a state of its own, so that one run shows it for all."""
-    check(lambda own: CompoundStep(steps_for(MEMBERS, own)), lambda: variables_for(MEMBERS))
+    check(lambda own: CompoundStep(steps_for(members, own)), lambda: variables_for(members))
 
 
 # ---- construction ---------------------------------------------------------------------------
@@ -411,7 +416,8 @@ def test_refuses_impossible_scale_bounds(mixed_model):
     for name, (cls, arguments) in ROWS.items():
         if "scale_bounds" not in inspect.signature(cls).parameters:
             continue  # its scale is fixed
-        for bounds in [3, (1,), (0, 1), (2, 1), (1, np.inf), ("a", 1), (1, 1)]:
+        wrong = [3, True, "ab", {}, (1,), (1, 2, 3), (1, 1), (2, 1), (0, 1), (-1, 1)]
+        for bounds in [*wrong, (np.nan, 1), (1, np.inf), ("a", 1)]:
             said = refusal(cls, model=mixed_model, scale_bounds=bounds, **arguments)
             assert "scale_bounds" in said, (name, bounds)
 
@@ -770,6 +776,23 @@ def test_start_outside_the_region(sampler, mixed_model):
         step.step(mixed_model.initial_point())
 
 
+@by_family
+def test_parameters_are_constant_after_tuning(sampler):
+    """To the last bit, and not before."""
+    step, kept = sampler(model=free(), steps_per_draw=10), []
+    step.setup_chain(np.random.default_rng(0), 300, 100)
+    point = free().initial_point()
+    for i in range(400):
+        if i == 300:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        kept.append(deepcopy(step.parameters))
+    assert all(same(parameters, kept[299]) for parameters in kept[300:])
+    assert not same(kept[0], kept[299])
+    changed = [not same(one, other) for one, other in pairwise(kept[:300])]
+    assert sum(changed) > 2
+
+
 @pytest.mark.slow
 @by_family
 def test_keep_adapting(sampler, mixed_model):
@@ -783,16 +806,9 @@ def test_keep_adapting(sampler, mixed_model):
                 step.stop_tuning()
             before = deepcopy(step.parameters)
             point, _ = step.step(point)
-            changed.append(not equal(before, step.parameters))
+            changed.append(not same(before, step.parameters))
         after = np.reshape(changed[tune:], (-1, 10))  # a cycle explores for less than ten draws
         assert after.any(axis=1).all() if tune else not after.any(), tune
-
-
-def equal(one, other):
-    """Whether two tuples of arrays, numbers and tuples are equal."""
-    if isinstance(one, tuple):
-        return all(equal(a, b) for a, b in zip(one, other, strict=True))
-    return np.array_equal(one, other, equal_nan=True)
 
 
 # ---- errors ---------------------------------------------------------------------------------

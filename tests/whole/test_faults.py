@@ -592,48 +592,6 @@ def test_code_that_cannot_be_kept_is_used_all_the_same(place, monkeypatch, caplo
     assert "cannot be kept ([Errno 28] No space left on device)" in caplog.text
 
 
-TOGETHER = """
-import os, sys
-import numpy as np, pymc as pm, pymc_kameleon as pk
-for i in range(3):
-    if os.fork() == 0:
-        break
-with pm.Model() as model:
-    pm.Normal("x", 1, [1.0, 3.0])
-    step = pk.baselines.RWM(steps_per_draw=2)
-point, _ = model.initial_point(), step.setup_chain(np.random.default_rng(1), 10, 10)
-for _ in range(20):
-    point, _ = step.step(point)
-print(point["x"].tobytes().hex() + "\\n", end="", flush=True)  # one write: forks share the pipe
-if i == 2:
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            break
-"""
-
-
-@pytest.mark.slow
-def test_processes_that_start_at_once_share_an_empty_cache(tmp_path):
-    environment = {
-        "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
-        "PYTENSOR_FLAGS": f"base_compiledir={tmp_path / 'pytensor'}",
-        "PYTHONPATH": str(Path(PACKAGE).parent),
-    }
-    ended = subprocess.run(
-        [sys.executable, "-P", "-c", TOGETHER],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=faults.HANGING,
-    )
-    assert ended.returncode == 0, ended.stderr
-    draws = ended.stdout.split()
-    assert len(draws) == 4
-    assert len(set(draws)) == 1
-
-
 # ---- a store that was cut off ---------------------------------------------------------------
 
 

@@ -137,11 +137,8 @@ def test_the_table_of_samplers_is_that_of_the_classes():
     assert "evaluations per draw" in page
 
 
-def test_the_tables_of_reliability_are_those_of_its_runs(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
-    import benchmark
-    import reliability
-
+def test_the_tables_of_reliability_are_those_of_its_runs(script):
+    benchmark, reliability = script("benchmark"), script("reliability")
     rows = benchmark.load(reliability.FILE)
     [(name, own)] = reliability.tables(rows).items()
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -154,11 +151,8 @@ def test_the_tables_of_reliability_are_those_of_its_runs(monkeypatch):
     assert "Wrong without a warning: 1." in lines
 
 
-def test_the_tables_of_peers_are_those_of_its_runs(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
-    import benchmark
-    import peers
-
+def test_the_tables_of_peers_are_those_of_its_runs(script):
+    benchmark, peers = script("benchmark"), script("peers")
     rows = benchmark.load(peers.FILE)
     for name, own in peers.tables(rows).items():
         page = (ROOT / "docs" / name).read_text(encoding="utf-8")

@@ -256,7 +256,7 @@ PUBLIC = {name: getattr(pk, name) for name in pk.__all__ if callable(getattr(pk,
 PUBLIC |= {f"samplers.kernels.{name}": getattr(pk.samplers.kernels, name) for name in KERNELS}
 PUBLIC |= {f"baselines.{name}": getattr(pk.baselines, name) for name in pk.baselines.__all__}
 PUBLIC |= {"samplers.Decay": pk.samplers.Decay}
-PUBLIC |= {f"testing.{name}": getattr(pk.testing, name) for name in ("check_step", "report")}
+PUBLIC |= {"testing.check_step": pk.testing.check_step}
 EXAMPLES = PUBLIC
 
 

@@ -11,12 +11,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def suites(monkeypatch):
+def suites(script):
     """Return the script, without SciPy's solver's word on failures."""
-    monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
-    import suites
-
-    return suites
+    return script("suites")
 
 
 def test_the_tables_are_those_of_the_runs(suites):

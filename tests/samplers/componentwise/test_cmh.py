@@ -9,11 +9,11 @@ from componentwise import (
     START,
     correlated_normal,
     ill_scaled_normal,
-    last_warning,
     log_density,
     pair_model,
     run,
 )
+from runs import last_warning
 
 import pymc_kameleon as pk
 
@@ -21,11 +21,6 @@ import pymc_kameleon as pk
 @pytest.fixture(scope="module")
 def model():
     return correlated_normal()
-
-
-@pytest.fixture
-def from_start(begin_with):
-    begin_with(SCALES)
 
 
 @pytest.mark.usefixtures("from_start")
@@ -107,5 +102,5 @@ def test_evaluations_of_cmh(model):
 
 def test_a_scale_of_cmh_at_its_bound_is_named():
     step = pk.CMH(model=pair_model(), scale_bounds=(1e-3, 0.1))
-    message = last_warning(step)
+    message = last_warning(step, 1000, 500)
     assert "The scale of x[0], x[1] ended at its upper bound, 0.1" in message

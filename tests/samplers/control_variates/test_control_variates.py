@@ -8,7 +8,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from noisy import toy
-from runs import messages, resume, sample
+from runs import messages, sample
 from scipy.stats import norm
 
 import pymc_kameleon as pk
@@ -139,7 +139,7 @@ def test_leapfrog_steps_add_what_is_defined(banana, n_leapfrog, factor):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [3, 40])
-@pytest.mark.parametrize("steps", [(), pytest.param((1,), marks=pytest.mark.slow), (2, 3)])
+@pytest.mark.parametrize("steps", [(), (1,), (2, 3)])
 def test_the_table_in_many_dimensions(d, steps):
     """By random proposals."""
     rng, scale, n = np.random.default_rng(2), (1.1 if steps else 2.4 / d**0.5), 200_000
@@ -393,26 +393,6 @@ def test_few_draws_are_not_corrected(result):
     assert pk.expectation(few, lambda v: v["t"]).gain == 1
     assert pk.expectation(result.isel(draw=slice(200)), lambda v: v["t"]).gain > 1
     assert pk.expectation(result.isel(chain=[0]), lambda v: v["t"]).gain == 1
-
-
-def test_a_chain_elsewhere_is_told(result, caplog):
-    spoilt = result.copy()
-    x = spoilt["posterior"]["x"].copy()
-    x[0] += 5
-    spoilt["posterior"] = spoilt["posterior"].to_dataset().assign(x=x)
-    pk.expectation(spoilt, lambda v: v["x"][..., 0])
-    assert any("R-hat" in message for message in messages(caplog))
-
-
-@pytest.mark.slow
-def test_they_outlive_files_and_interruptions(step, result, tmp_path):
-    short = sample(step, cores=2, store=tmp_path / "run.zarr", **OPTIONS | {"draws": 200}).load()
-    short.to_netcdf(tmp_path / "run.nc")
-    for saved in (xr.load_datatree(tmp_path / "run.nc"), tmp_path / "run.zarr"):
-        whole = resume(saved, step.model, draws=300, step=step)
-        for group in ("posterior", "control_variates"):
-            assert whole[group].to_dataset().load().equals(result[group].to_dataset())
-    assert pk.summary(tmp_path / "run.zarr").sort_index().equals(pk.summary(result).sort_index())
 
 
 def test_a_part_of_the_variables_is_refused(step, again):

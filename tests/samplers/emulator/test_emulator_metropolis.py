@@ -5,10 +5,10 @@ from functools import partial
 import numpy as np
 import pymc as pm
 import pytest
-from invariance import TARGETS, Target, invariance_p_value, moved_fast
+from invariance import TARGETS, Target, invariance_p_value, log_banana, moved_fast
 from models import Blind, black_box, normal
 from pymc.exceptions import SamplingError
-from runs import DRAWN, WARMUP, assert_same, resume, sample
+from runs import DRAWN, QUIET, WARMUP, assert_same, resume, sample
 from simulated import (
     ManyChains,
     SlowChain,
@@ -28,11 +28,6 @@ from pymc_kameleon.model.failures import OnFailure
 from pymc_kameleon.samplers.emulator.metropolis import n_stops
 
 BANANA = Target(banana, TARGETS["banana"].sample)
-
-
-def log_banana(x):
-    """Log π, but for a constant."""
-    return -0.5 * (x[..., 0] ** 2 / 4 + (x[..., 1] - 0.5 * (x[..., 0] ** 2 - 4)) ** 2)
 
 
 def wrong(x):
@@ -157,12 +152,7 @@ def test_exact_draws_stay_exact_by_a_bad_emulator(spoilt, share, maps, is_exact)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("rule", "is_exact"),
-    [
-        pytest.param("exact", True, marks=pytest.mark.slow),
-        ("without s", False),
-        ("without accepting", False),
-    ],
+    ("rule", "is_exact"), [("exact", True), ("without s", False), ("without accepting", False)]
 )
 def test_broken_twins_do_not(spoilt, rule, is_exact):
     """Moves that forget s, and inner chains that s is not invariant under."""
@@ -269,16 +259,7 @@ def test_moves_of_all_kinds_are_accepted(grown, run):
 @pytest.mark.filterwarnings("ignore:Numba will use object mode")
 def test_a_step_that_was_used_travels(grown):
     """Its search for the posterior is over, takes no memory, and would not travel."""
-    pm.sample(
-        2,
-        tune=3,
-        chains=1,
-        step=grown,
-        model=growth(),
-        progressbar=False,
-        random_seed=1,
-        compute_convergence_checks=False,
-    )
+    pm.sample(2, tune=3, chains=1, step=grown, model=growth(), random_seed=1, **QUIET)
     assert grown._search is None
     grown._search = (one for one in ())
     try:
@@ -293,17 +274,8 @@ def test_evaluations_beside_another_step_are_what_was_called():
     model = growth()
     with model:
         own = pk.EmulatorMetropolis(["rate", "noise"], region={"rate_log__": (-0.6, 0.1)})
-        result = pk.sample(
-            step=[own, pk.GAM(["capacity"])],
-            tune=15,
-            draws=5,
-            chains=2,
-            cores=1,
-            random_seed=1,
-            progressbar=False,
-            compute_convergence_checks=False,
-            initvals={"capacity": 80.0, "rate": 0.8},
-        )
+        options = {"random_seed": 1, "initvals": {"capacity": 80.0, "rate": 0.8}}
+        result = sample([own, pk.GAM(["capacity"])], tune=15, draws=5, **options)
     known = result["evaluations"].to_dataset()
     x, y = known["logistic_inputs"].values[:, 0], known["logistic_outputs"].values[:, 0]
     there = np.isfinite(y).all(axis=1)
@@ -333,8 +305,7 @@ def test_a_run_goes_on_as_if_it_had_not_been_interrupted(grown, run, tmp_path):
     sample(grown, **OPTIONS | {"draws": 0}).to_netcdf(tmp_path / "tuned.nc")
     assert_same(resume(pk.load(tmp_path / "tuned.nc"), model, 20), run, ALL)
     sample(grown, store=store, callback=stop_at(27), **OPTIONS)
-    assert_same(pk.resume(store, model=model, progressbar=False,
-                          compute_convergence_checks=False).load(), run, ALL)  # fmt: skip
+    assert_same(resume(store, model, None).load(), run, ALL)
 
 
 def test_without_tuning_it_walks(grown):

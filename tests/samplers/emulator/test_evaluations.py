@@ -120,7 +120,7 @@ def test_bounded(step, run, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["store", pytest.param("file", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["store", "file"])
 def test_files_and_resume(step, run, tmp_path, how):
     path = tmp_path / how
     if how == "store":

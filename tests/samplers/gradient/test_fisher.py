@@ -59,17 +59,6 @@ def weight(k):
 # ---- dense ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("d", "k"), [(1, 4), (2, 4), (5, 4), (5, 7), (5, 300), (30, 20), (30, 90)])
-def test_factor(d, k):
-    x, g = rough_pairs(d, k)
-    factor, information = learned(x, g)
-    np.testing.assert_allclose(information, x.var(axis=0) * g.var(axis=0), rtol=1e-10)
-    expected = reference.fisher_factor(x, g)
-    assert relative(dense(factor), expected @ expected.T) < 1e-9
-    sizes = np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(dense(factor) / sizes, expected / sizes, rtol=0, atol=1e-9)
-
-
 @pytest.mark.parametrize("d", [2, 5])
 def test_geometric_mean(d):
     """Of the covariance of positions and the inverse of the gradients', by matrix square roots."""
@@ -218,12 +207,3 @@ def test_products(is_dense):
     np.testing.assert_allclose(out, dense(factor) @ v, rtol=1e-12)
     multiply_transposed(factor, v, out)
     np.testing.assert_allclose(out, dense(factor).T @ v, rtol=1e-12)
-
-
-@pytest.mark.parametrize("k", [4, 100])
-def test_diagonal(k):
-    """It is that of the scales alone, whatever the correlations."""
-    x, g = rough_pairs(8, k)
-    factor, information = learned(x, g, is_dense=False)
-    np.testing.assert_allclose(factor[:, 0], reference.fisher_covariance(x, g)[1], rtol=1e-9)
-    np.testing.assert_allclose(information, x.var(axis=0) * g.var(axis=0), rtol=1e-10)

@@ -113,18 +113,6 @@ def differences(function, x, step=1e-6):
     return result
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_the_target_has_these_derivatives(d):
-    target = slow_skewed(d, 2.0 ** np.arange(d))
-    x = np.random.default_rng(0).standard_normal(d)
-    expected = differences(lambda x: target(x)[0], x)
-    np.testing.assert_allclose(target(x)[1], expected, rtol=1e-7, atol=1e-8)
-    hessian = target.hessian(x)
-    np.testing.assert_allclose(hessian, hessian.T, rtol=1e-12)
-    expected = differences(lambda x: target(x)[1], x)
-    np.testing.assert_allclose(hessian, expected, rtol=1e-7, atol=1e-8)
-
-
 # ---- the published gradients ----------------------------------------------------------------
 
 
@@ -147,47 +135,6 @@ def walk_objective(target, x, xi, factor, beta):
     """min(0, log r) + β Σ log L_ii [GAD, section 2.2]."""
     log_ratio = target(x + factor @ xi)[0] - target(x)[0]
     return min(0.0, log_ratio) + beta * np.log(np.diag(factor)).sum()
-
-
-def published_cases(d, propose, n=20):
-    """Yield target, L, β and a proposal, of which some have log r < 0 and some have not."""
-    rng = np.random.default_rng(d)
-    target, negative = slow_skewed(d), 0
-    for _ in range(n):
-        x, factor = 1.5 * rng.standard_normal(d), some_factor(d, rng)
-        move = propose(target, x, factor, rng)
-        negative += move.log_ratio < 0
-        yield target, factor, rng.uniform(0.5, 2), move
-    assert 0 < negative < n
-
-
-@pytest.mark.parametrize("exact", [False, True], ids=["fast", "exact"])
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_gradient_of_the_objective(d, exact):
-    for target, factor, beta, move in published_cases(d, reference.langevin):
-        hessian = target.hessian if exact else None
-        found = reference.published_gradient(move, factor, beta, hessian)
-        held = None if exact else move.gradient_y
-        expected = differences(
-            lambda entries, target=target, beta=beta, move=move, held=held: mala_objective(
-                target, move.x, move.xi, np.tril(entries), beta, held
-            ),
-            factor,
-        )
-        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
-
-
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_gradient_of_the_objective_of_the_walk(d):
-    for target, factor, beta, move in published_cases(d, reference.walk):
-        found = reference.published_walk_gradient(move, factor, beta)
-        expected = differences(
-            lambda entries, target=target, beta=beta, move=move: walk_objective(
-                target, move.x, move.xi, np.tril(entries), beta
-            ),
-            factor,
-        )
-        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
 
 
 # ---- compiled chains ------------------------------------------------------------------------
@@ -354,12 +301,6 @@ def check_trajectory(stats, i, move):
     assert i == 0 or stats["n_steps"][i] == stats["n_logp"][i]
 
 
-ADAPTATIONS_IN_FULL = [
-    pytest.param(name, marks=[] if name in ("fisher", "whitened") else [pytest.mark.slow])
-    for name in ADAPTATIONS
-]
-"""Of which all are compared elsewhere, too."""
-
 START = {1: [0.3], 2: [2.0, -1.0], 5: [1.0, -2.0, 0.5, 3.0, -0.2]}
 
 
@@ -372,7 +313,7 @@ def rate_of(name, rate=0.05):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("d", START)
-@pytest.mark.parametrize("name", ADAPTATIONS_IN_FULL)
+@pytest.mark.parametrize("name", ADAPTATIONS)
 def test_chains(name, d):
     trace, chain, moves = compare(name, slow_skewed(d), START[d], 400, **rate_of(name))
     assert 30 < trace.stats["accept_share"].sum() < 420
@@ -382,13 +323,19 @@ def test_chains(name, d):
         assert chain.refreshes == [20, 40, 60, 90, 135, 202, 300]
 
 
-@pytest.mark.slow
+SHORT_LEAPFROG = {"options": {"n_leapfrog": 3}, "n_leapfrog": 3, "targets": (0.574, 0.75)}
+
+
+@pytest.mark.parametrize("n_tune", [0, 1, 2, 3, 7, 30, 100])
 @pytest.mark.parametrize(
-    "n_tune", [0, 1, 7, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 30, 100))]
+    ("name", "options"),
+    [
+        *(pytest.param(name, rate_of(name), marks=pytest.mark.slow) for name in ADAPTATIONS),
+        ("fisher", SHORT_LEAPFROG),
+    ],
 )
-@pytest.mark.parametrize("name", ADAPTATIONS)
-def test_short_tuning(name, n_tune):
-    compare(name, slow_skewed(2), START[2], n_tune, n_tune + 10, **rate_of(name))
+def test_short_tuning(name, options, n_tune):
+    compare(name, slow_skewed(2), START[2], n_tune, n_tune + 10, **options)
 
 
 @pytest.mark.parametrize("n_leapfrog", [2, 3, 4])
@@ -405,12 +352,6 @@ def test_leapfrog_chains(name, d, n_leapfrog):
         targets=(0.574, 0.75),
     )
     assert np.mean([move.accepted for move in moves[200:]]) > 0.5
-
-
-@pytest.mark.parametrize("n_tune", [0, 1, 3, 30])
-def test_short_tuning_with_leapfrog(n_tune):
-    leapfrog = {"options": {"n_leapfrog": 3}, "n_leapfrog": 3, "targets": (0.574, 0.75)}
-    compare("fisher", slow_skewed(2), START[2], n_tune, n_tune + 10, **leapfrog)
 
 
 @pytest.mark.slow
@@ -516,20 +457,21 @@ def test_leapfrog_chains_with_holes(n_leapfrog):
 # ---- the published gradients, compiled ------------------------------------------------------
 
 
-def objective(name, target, move, entries):
-    """What the published rule climbs, with β = 1, as a function of L."""
+def objective(name, target, move, beta, entries):
+    """What the published rule climbs, as a function of L."""
     factor = np.tril(entries)
     if name == "walk, published":
-        return walk_objective(target, move.x, move.xi, factor, 1.0)
+        return walk_objective(target, move.x, move.xi, factor, beta)
     held = move.gradient_y if name == "published" else None
-    return mala_objective(target, move.x, move.xi, factor, 1.0, held)
+    return mala_objective(target, move.x, move.xi, factor, beta, held)
 
 
-def learned_gradient(step, x, factor, seed):
-    """Make a transition from x with L; return the gradient that L was moved along."""
+def learned_gradient(step, x, factor, beta, seed):
+    """Make a transition from x with L and β; return the gradient that L was moved along."""
     step._warm_start = lambda q, asks: None
     step.setup_chain(np.random.default_rng(seed), 10, 0)
     step.parameters.factor[:] = factor
+    step.tuning.objective.beta[0] = beta
     step.step({"x": x})
     relative = (np.tril(step.parameters.factor) - factor) / step.settings["learning_rate"][0]
     gradient = relative / (1 - np.abs(relative))  # of RMSprop's first step, ∇/(1 + |∇|)
@@ -547,8 +489,9 @@ def test_compiled_gradient_of_the_objective(name, d):
         x, factor = 1.5 * rng.standard_normal(d), some_factor(d, rng)
         propose = reference.walk if sampler is pk.GadRWM else reference.langevin
         move = propose(target, x, factor, np.random.default_rng(seed))
-        found = learned_gradient(step, x, factor, seed)
-        expected = differences(partial(objective, name, target, move), factor)
+        beta = rng.uniform(0.5, 2)
+        found = learned_gradient(step, x, factor, beta, seed)
+        expected = differences(partial(objective, name, target, move, beta), factor)
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
         negative += move.log_ratio < 0
     assert 0 < negative < 20
@@ -577,18 +520,15 @@ UNITS = [2.0**-10, 2.0**3, 1.0, 2.0**12, 2.0**-3]
 """Powers of two change the exponents of floating-point numbers only."""
 
 
-@pytest.mark.parametrize("name", ["whitened", "fisher", "walk, whitened"])
-def test_units_do_not_matter(name):
+@pytest.mark.parametrize("name", ADAPTATIONS)
+def test_units_do_not_matter_but_to_the_published_rule(name):
     expected, found = (run_in_units(name, units) for units in (np.ones(5), UNITS))
+    if ADAPTATIONS[name][1]["adaptation"] == "published":
+        assert not np.allclose(expected[0][100:], found[0][100:], rtol=0.1)
+        return
     for one, other in zip(expected, found, strict=True):
         np.testing.assert_array_equal(one, other)
     assert len(np.unique(expected[0][:, 0])) > 50
-
-
-@pytest.mark.parametrize("name", ["published", "exact", "walk, published"])
-def test_units_matter_to_the_published_rule(name):
-    (x, _), (y, _) = (run_in_units(name, units) for units in (np.ones(5), UNITS))
-    assert not np.allclose(x[100:], y[100:], rtol=0.1)
 
 
 # ---- leapfrog -------------------------------------------------------------------------------
@@ -759,22 +699,6 @@ def test_many_dimensions():
 
 
 # ---- after tuning ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ADAPTATIONS)
-def test_parameters_are_constant_after_tuning(name):
-    sampler, arguments, _ = ADAPTATIONS[name]
-    step = build(sampler, slow_skewed(2), 2, **arguments)
-    step.setup_chain(np.random.default_rng(0), 100, 100)
-    point, kept = {"x": np.array(START[2])}, []
-    for i in range(200):
-        if i == 100:
-            step.stop_tuning()
-        point, _ = step.step(point)
-        kept.append([array.tobytes() for array in step.parameters[:2]])
-    assert all(arrays == kept[99] for arrays in kept[100:])
-    assert kept[98] != kept[99]
-    assert kept[0] != kept[98]
 
 
 def test_transitions_with_a_diagonal():
@@ -1092,15 +1016,7 @@ def test_memory(d, factor, pairs):
             (pk.baselines.MALA, {"scaling": value}, "scaling")
             for value in (0, -1, np.nan, np.inf, True, "x")
         ),
-        *(
-            (pk.baselines.MALA, {"scale_bounds": value}, "scale_bounds")
-            for value in (1, (2, 1), (0, 1))
-        ),
         (pk.baselines.MALA, {"tune_scaling": False, "scale_bounds": (0.1, 1)}, "not both"),
-        *(
-            (s, {"target_accept": 1.5}, "target_accept")
-            for s in (pk.baselines.MALA, pk.GadRWM, pk.GadMALA)
-        ),
     ],
     ids=str,
 )

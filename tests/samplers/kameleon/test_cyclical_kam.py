@@ -9,9 +9,12 @@ import numpy as np
 import pymc as pm
 import pytest
 import reference
+import runs
 from invariance import Mixture, invariance_p_value, moved_fast
+from kameleon import banana_model
 from models import Counting, black_box
 from reference import assert_equal
+from runs import driven as run
 from scipy.spatial.distance import pdist, squareform
 from test_contract import sample
 
@@ -47,13 +50,7 @@ class Banana:
 
     means = np.zeros((1, 2))
 
-    @staticmethod
-    @cache
-    def build():
-        with pm.Model() as model:
-            x = pm.Flat("x", shape=2)
-            pm.Potential("p", -0.5 * (x[0] ** 2 / 9 + (x[1] - 0.3 * (x[0] ** 2 - 9)) ** 2))
-        return model
+    build = staticmethod(banana_model)
 
 
 BANANA = Banana()
@@ -72,18 +69,6 @@ def started(target, n_tune, seed=1, steps_per_draw=1, draws=1, **options):
     step.steps_per_draw = steps_per_draw
     step.setup_chain(np.random.default_rng(seed), n_tune // steps_per_draw, draws)
     return step
-
-
-def run(step, n, x, look=lambda step: None):
-    """Run n draws from x; return positions, statistics, and a look at the step after each."""
-    point, positions, rows, seen = {"x": np.array(x, float)}, [], [], []
-    for _ in range(n):
-        point, [row] = step.step(point)
-        positions.append(point["x"])
-        rows.append(row)
-        seen.append(look(step))
-    names = rows[0] if rows else ()
-    return np.array(positions), {name: np.array([r[name] for r in rows]) for name in names}, seen
 
 
 def tune(target, n_tune, x=None, seed=1, **options):
@@ -270,17 +255,6 @@ def test_the_number_of_draws_changes_nothing():
         for draws in (20, 5000)
     )
     np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", [pair(2), NORMAL])
-def test_parameters_are_constant_after_tuning(target):
-    step = tune(target, 8000)
-    step.steps_per_draw = 1
-    before = copy.deepcopy(step.parameters)
-    positions, _, _ = run(step, 500, target.means[0])
-    assert len(np.unique(positions[:, 0])) > 50
-    assert_equal(step.parameters, before)
 
 
 # ---- what a chain says ----------------------------------------------------------------------
@@ -479,13 +453,7 @@ def p_value(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "move",
-    [
-        pytest.param(move, marks=[] if move == "mirror" else [pytest.mark.slow])
-        for move in list(MOVES)[:-1]
-    ],
-)
+@pytest.mark.parametrize("move", list(MOVES)[:-1])
 @pytest.mark.parametrize("target", DIMENSIONS)
 def test_each_move_alone_is_exact(target, move):
     """KAM's down the whole ladder."""
@@ -517,15 +485,9 @@ def test_cycles_are_exact(weight, length):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "only"),
-    [
-        pytest.param(LINES, None, marks=pytest.mark.slow),
-        (LINES, [0]),
-        pytest.param(BOTH, [0], marks=pytest.mark.slow),
-        (BOTH, [1]),
-        pytest.param(NORMAL, None, marks=pytest.mark.slow),
-    ],
+    [(LINES, None), (LINES, [0]), (BOTH, [0]), (BOTH, [1]), (NORMAL, None)],
 )
-@pytest.mark.parametrize("length", [20, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("length", [20, 50])
 def test_cycles_are_exact_whatever_was_learned(target, only, length):
     """From one mode or both; at the lengths at which the published ones are not."""
     assert p_value(target, length, only=only) > 1e-3
@@ -555,14 +517,7 @@ def test_broken_twins_fail(target, flaw, move, cycles):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("move", "cycles"),
-    [
-        pytest.param("jump", ONCE, marks=pytest.mark.slow),
-        ("kam", ONCE),
-        pytest.param("jump", OFTEN, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("move", "cycles"), [("jump", ONCE), ("kam", ONCE), ("jump", OFTEN)])
 @pytest.mark.parametrize("target", DIMENSIONS)
 def test_without_their_flaws_they_pass(target, move, cycles):
     length, n_exploration, n = cycles
@@ -666,7 +621,7 @@ def correlated():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [NORMAL, NORMAL_LINE, correlated()])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2))])
+@pytest.mark.parametrize("seed", range(3))
 def test_one_mode_stays_one(target, seed):
     """So that there are no jumps, and the walks of exploration have its own covariance."""
     step = tune(target, 20_000, seed=seed)
@@ -831,18 +786,9 @@ UNEQUAL = Mixture([0.2, 0.8], [[-8] + [0] * 7, [8] + [0] * 7], [0.5, 2])
 
 def in_two_modes(kind, starts):
     """Run chains from these starts; return the chains' points, and the modes that they know."""
-    dt = pk.sample(
-        300,
-        tune=200,
-        chains=len(starts),
-        cores=1,
-        step=kind(model=UNEQUAL.build()),
-        model=UNEQUAL.build(),
-        initvals=[{"x": start} for start in starts],
-        random_seed=3,
-        progressbar=False,
-        compute_convergence_checks=False,
-    )
+    step, initvals = kind(model=UNEQUAL.build()), [{"x": start} for start in starts]
+    options = {"chains": len(starts), "random_seed": 3, "initvals": initvals}
+    dt = runs.sample(step, draws=300, tune=200, **options)
     return dt.posterior["x"].values, dt.sample_stats["n_modes"].values[:, -1]
 
 
@@ -866,19 +812,9 @@ def test_n_logp_counts_what_chains_evaluate_when_they_learn(together):
     op = Recording(pair(2).log_density)
     step = pk.CyclicalKAM(model=black_box(op), steps_per_draw=10, pool_tuning=together)
     op.seen.clear()
-    dt = pk.sample(
-        5,
-        tune=300,
-        chains=2,
-        cores=1,
-        step=step,
-        model=step.model,
-        random_seed=1,
-        initvals=[{"x": np.full(2, 0.3)}, {"x": np.array([16.0, 0.3])}],
-        discard_tuned_samples=False,
-        progressbar=False,
-        compute_convergence_checks=False,
-    )
+    options = {"initvals": [{"x": np.full(2, 0.3)}, {"x": np.array([16.0, 0.3])}]}
+    options |= {"random_seed": 1, "discard_tuned_samples": False}
+    dt = runs.sample(step, draws=5, tune=300, **options)
     counted = [
         dt[group]["n_logp"].values.sum() for group in ("sample_stats", "warmup_sample_stats")
     ]
@@ -967,35 +903,6 @@ class Recording(Counting):
         return self.target(x)
 
 
-def search(function, n_tune=6000, seed=1, **options):
-    """Tune on a black box in draws of 10; return the step, statistics, and evaluated points."""
-    op = Recording(function)
-    step = pk.CyclicalKAM(model=black_box(op), n_subsample=50, **options)
-    step.setup_chain(np.random.default_rng(seed), n_tune // 10, 1)
-    op.seen.clear()
-    positions, stats, _ = run(step, n_tune // 10, np.full(2, 0.3))
-    return step, positions, stats, np.array(op.seen)
-
-
-@pytest.mark.slow
-def test_n_logp_counts_what_the_search_for_modes_evaluates():
-    step, _, stats, seen = search(pair(2).log_density)
-    assert stats["n_logp"].sum() == len(seen)
-    pauses = np.flatnonzero(stats["n_logp"][1:] > 11) + 1
-    assert n_modes(step) == 2
-    assert list(pauses) == [step.tuning.search.search_end // 10] or len(pauses) == 1
-
-
-@pytest.mark.slow
-def test_the_search_stays_within_the_region():
-    region = {"x": ([-5, -np.inf], [20, 7])}
-    _, positions, _, seen = search(pair(2).log_density, region=region)
-    assert (seen[:, 0] >= -5).all()
-    assert (seen[:, 0] <= 20).all()
-    assert (seen[:, 1] <= 7).all()
-    assert positions[:, 0].max() > 8
-
-
 @pytest.mark.slow
 def test_a_narrow_mode_is_found_from_a_wide_one():
     """In many dimensions only a ray comes upon it."""
@@ -1022,10 +929,14 @@ def test_the_search_comes_home(far):
             return max(-0.5 * r2, -100.0) if r2 < 1e8 else -np.inf
         return np.logaddexp(-0.5 * r2, -0.5 * np.sum((x - [30, 0]) ** 2) - 60)
 
-    step, positions, _, seen = search(log_density)
+    op = Recording(log_density)
+    step = pk.CyclicalKAM(model=black_box(op), n_subsample=50)
+    step.setup_chain(np.random.default_rng(1), 600, 1)
+    op.seen.clear()
+    positions, _, _ = run(step, 600, np.full(2, 0.3))
     assert n_modes(step) == 1
     assert np.linalg.norm(positions[-60:], axis=1).max() < 6
-    assert far == "impossible" or np.linalg.norm(seen, axis=1).max() > 10
+    assert far == "impossible" or np.linalg.norm(op.seen, axis=1).max() > 10
 
 
 @pytest.mark.slow
@@ -1102,14 +1013,6 @@ def test_points_that_teach_nothing_leave_a_walk(points, fragile):
     history.counts[0] = 6
     step.learn([step])
     assert step.parameters.kam.subsample.m[0] == step.parameters.clusters.n[0] == 0
-
-
-@pytest.mark.parametrize("n_tune", [1, 5, 30, 200, 900])
-def test_short_tuning(n_tune):
-    step = tune(pair(2), n_tune)
-    step.steps_per_draw = 1
-    _, stats, _ = run(step, 200, np.full(2, 0.1))
-    assert stats["accept_share"].mean() > 0.02
 
 
 def test_scale_bounds():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reference
 from invariance import Mixture, invariance_p_value, moved_fast
+from runs import driven as run
 
 import pymc_kameleon as pk
 
@@ -26,16 +27,6 @@ def started(target, seed=7, steps_per_draw=1, tune=0, **options):
     step.steps_per_draw = steps_per_draw
     step.setup_chain(np.random.default_rng(seed), tune, 1)
     return step
-
-
-def run(step, n, x):
-    """Run n draws from x; return positions and statistics."""
-    point, positions, rows = {"x": np.array(x, float)}, [], []
-    for _ in range(n):
-        point, [row] = step.step(point)
-        positions.append(point["x"])
-        rows.append(row)
-    return np.array(positions), {name: np.array([r[name] for r in rows]) for name in rows[0]}
 
 
 # ---- cycles by hand -------------------------------------------------------------------------
@@ -76,7 +67,7 @@ def run(step, n, x):
 def test_cycles_by_hand(target, options, tune):
     """With z from each Exploration's own past, ν and γ that begin anew; tuning is the same."""
     step, start, n = started(target, tune=tune, **options), target.means[0] + 0.3, 150
-    positions, stats = run(step, n, start)
+    positions, stats, _ = run(step, n, start)
     chain = reference.PublishedCyclicalKAM(step).chain(
         target.log_density, start, np.random.default_rng(7)
     )
@@ -95,16 +86,6 @@ def test_cycles_by_hand(target, options, tune):
     assert stats["n_logp"][0] >= n_exploration + 2  # and what the scales of the start took
 
 
-def test_nu_falls_with_the_cosine_to_zero():
-    step = started(PLANE, cycle_length=50)
-    _, stats = run(step, 60, PLANE.means[0])
-    for cycle in (stats["scaling"][:30], stats["scaling"][30:]):
-        t = np.arange(20, 50)
-        shape = (np.cos(np.pi * t / 50) + 1) / (np.cos(0.4 * np.pi) + 1)
-        np.testing.assert_allclose(cycle / cycle[0], shape)
-    np.testing.assert_allclose(stats["scaling"][::30], stats["nu_exploration"][::30])
-
-
 def test_defaults_are_the_papers():
     step = pk.baselines.PublishedCyclicalKAM(model=PLANE.build())
     assert step.settings["kernel"] == pk.samplers.kernels.Matern(4, 2.0)
@@ -121,7 +102,7 @@ def test_the_cycle_goes_on_from_draw_to_draw():
     chains = {}
     for n, tune in [(1, 0), (7, 5), (210, 1)]:
         step = started(PLANE, steps_per_draw=n, tune=tune, cycle_length=50)
-        chains[n], _ = run(step, 420 // n, PLANE.means[0])
+        chains[n], *_ = run(step, 420 // n, PLANE.means[0])
     np.testing.assert_array_equal(chains[1][6::7], chains[7])
     np.testing.assert_array_equal(chains[1][209::210], chains[210])
 
@@ -224,7 +205,7 @@ def test_options_of_the_other_one(sampler, option):
 def test_fewer_draws_than_a_cycle(draws, warns):
     step = started(PLANE, tune=60, cycle_length=50)
     step.setup_chain(np.random.default_rng(1), 60, draws)
-    _, stats = run(step, 60 + draws, PLANE.means[0])
+    _, stats, _ = run(step, 60 + draws, PLANE.means[0])
     message = str(stats["warning"][-1] and stats["warning"][-1].message)
     assert ("not even one cycle of 50 transitions" in message) == warns
     assert warns or message == "None"

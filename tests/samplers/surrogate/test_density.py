@@ -72,13 +72,3 @@ def test_far_out_it_falls_as_the_t_density_does():
                 fit.values(surrogate, u[None])[0],
             ):
                 assert found - base == pytest.approx(bound, rel=1e-9)
-
-
-def test_log_t():
-    surrogate, by_hand = arbitrary(True, 3), reference.Surrogate(arbitrary(True, 3))
-    for nu in (4.0, 8.0):
-        surrogate.nu[0] = by_hand.nu = nu
-        u = np.random.default_rng(3).standard_normal((20, D)) * np.logspace(-3, 3, 20)[:, None]
-        found = np.array([log_t(surrogate, v) for v in u])
-        expected = np.array([by_hand.log_t(v) for v in u])
-        np.testing.assert_allclose(found - found[0], expected - expected[0], atol=1e-9)

@@ -31,3 +31,7 @@ def test_says_what_is_impossible(arguments, message, capsys):
     with pytest.raises(SystemExit):
         main(arguments)
     assert message in capsys.readouterr().err
+
+
+def test_compiles_what_needs_a_black_box():
+    assert seconds_to_compile("EmulatorMetropolis") > 0

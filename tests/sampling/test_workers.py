@@ -618,9 +618,8 @@ def test_a_second_ctrl_c_right_after_the_first_is_not_lost():
 
 def test_workers_leave_ctrl_c_to_their_parent(black_box):
     """A terminal sends it to all processes of a group."""
-    with ProcessPoolExecutor(
-        1, multiprocessing.get_context("fork"), initializer=worker_process.set_up_process
-    ) as pool:
+    context, job = multiprocessing.get_context("fork"), worker_process.Packed(None)
+    with ProcessPoolExecutor(1, context, worker_process.set_up_process, (job,)) as pool:
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
 
 

@@ -17,7 +17,7 @@ import cloudpickle
 from pytensor.compile.ops import FromFunctionOp
 
 from pymc_kameleon.model import remote
-from pymc_kameleon.model.black_boxes import name_of, reduced
+from pymc_kameleon.model.black_boxes import is_of_user, name_of, reduced
 from pymc_kameleon.model.gathering import RunEnded, Turns
 from pymc_kameleon.model.python_calls import WorkerTraceback
 from pymc_kameleon.model.remote import LACKS, LATE, RAISED, REFUSED, NotHere, Performed, TooLong
@@ -50,7 +50,7 @@ class Elsewhere(Turns):
 
     def perform(self, op, node, inputs, storage):
         """Let an Op of the user compute elsewhere, unless that is in threads, where it may not."""
-        if self._evaluators.are_threads:
+        if self._evaluators.are_threads or not is_of_user(op):
             super().perform(op, node, inputs, storage)
             return
         if node not in self._performed:

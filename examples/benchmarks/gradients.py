@@ -10,22 +10,19 @@ evaluated after tuning: medians of several seeds. Compilation has a table of its
 data of the regressions are searched: see examples/papers/gad_targets.py.
 """
 
-import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from benchmark import combinations, least_ess, main, table, three_digits, with_squares
+from gad_targets import NEAL, PAIR, Normal, add_data_option, gaussian_process, load
 from transitions import draw_seconds, normal_model, ratio_of, seconds, tuned
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.jit import entry_jit, specialise
 from pymc_kameleon.core.linalg import multiply_lower, multiply_lower_transposed
 from pymc_kameleon.core.target import log_density
-
-sys.path.append(str(Path(__file__).parents[1] / "papers"))
-from gad_targets import NEAL, PAIR, Normal, add_data_option, gaussian_process, load
 
 FILE = Path(__file__).with_suffix(".json")
 N = 20_000

@@ -7,19 +7,16 @@ folder has the CSV
 files german and mnist56_t10k, see examples/papers/gad_targets.py.
 """
 
-import sys
 from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 from benchmark import grouped, least_ess, main, sample, table
+from gad_targets import NEAL, Normal, add_data_option, load_digits
+from gad_targets import load as data
 from gradients import scales_with_correlation
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "papers"))
-from gad_targets import NEAL, Normal, add_data_option, load_digits
-from gad_targets import load as data
 
 FILE = Path(__file__).with_suffix(".json")
 KEYS = ("case", "factor", "chains", "tune")

@@ -35,11 +35,9 @@ from problems import Case, Moments, Problem, from_draws
 from pytensor.graph import Apply, Op
 from pytensor.graph.replace import vectorize_graph
 from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
+from quickstart import PELTS
 
 import pymc_kameleon as pk
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from quickstart import PELTS
 
 FILE = Path(__file__).with_suffix(".json")
 

@@ -8,7 +8,6 @@ from an exact draw, 1000 draws of tuning. Each figure is the median of several r
 alternate.
 """
 
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -17,14 +16,12 @@ from statistics import median
 import numpy as np
 import pymc as pm
 from benchmark import combinations, each, ess_of_means, grouped, main, spaced, table
+from cmtm_targets import LARGE
 from transitions import draw_seconds, normal_model, seconds, tuned
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.jit import entry_jit, specialise
 from pymc_kameleon.core.target import log_density
-
-sys.path.append(str(Path(__file__).parents[1] / "papers"))
-from cmtm_targets import LARGE
 
 FILE = Path(__file__).with_suffix(".json")
 COSTS = {

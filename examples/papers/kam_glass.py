@@ -24,7 +24,6 @@ header, nine features, the type of glass 1 … 7, and a last column that is 1 fo
 
 import argparse
 import logging
-import sys
 import time
 from itertools import combinations_with_replacement
 from math import factorial
@@ -34,14 +33,11 @@ import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
+from common import benchmark, pictures
 from gad_targets import add_data_option, read
 from gp_classification import LogMarginalLikelihood
-from kam_pictures import IMAGES, save
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 STORED, LOOKS = (10, 10_000), (0.3, 0.5, 1)
@@ -66,7 +62,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--full", action="store_true", help="the paper's numbers of iterations")
     parser.add_argument("--runs", default="kam_glass_runs", type=Path, help="folder of the stores")
-    parser.add_argument("--output", default=IMAGES, type=Path, help="folder of the pictures")
+    parser.add_argument(
+        "--output", default=pictures.IMAGES, type=Path, help="folder of the pictures"
+    )
     parser.add_argument("--chains", type=int, help="of each sampler; 4, or with --full 10")
     parser.add_argument("--cores", type=int, help="chains at a time")
     add_data_option(parser)
@@ -259,15 +257,9 @@ def show_costs(model):
 
 def seconds_per_transition(step):
     """Return the CPU time of a transition after tuning."""
-    step.setup_chain(np.random.default_rng(1), 20, 20)
-    point, seconds = {"theta": np.zeros(D)}, []
-    for i in range(40):
-        if i == 20:
-            step.stop_tuning()
-        start = time.thread_time()
-        point, _ = step.step(point)
-        seconds.append((time.thread_time() - start) / step.steps_per_draw)
-    return np.median(seconds[20:])
+    chain = benchmark.driven(step, {"theta": np.zeros(D)}, 20, 20, seed=1)
+    seconds = benchmark.seconds_of(chain, time.thread_time)
+    return np.median(seconds[20:]) / step.steps_per_draw
 
 
 # ---- pictures -----------------------------------------------------------------------------------
@@ -280,7 +272,7 @@ def draw_projection(directory, theta):
     figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
     axes.plot(states[:, 1], states[:, 6], ".", markersize=1.5, alpha=0.4, color=COLOURS[1])
     axes.set(xlabel="θ₂", ylabel="θ₇", title="Logarithms of squared length scales")
-    save(figure, directory, "kam_figure3.png", shaded=True)
+    pictures.save(figure, "kam_figure3.png", directory, shaded=True)
 
 
 def draw_ends(directory, rows):
@@ -304,7 +296,7 @@ def draw_ends(directory, rows):
     right.set(xlim=(0, None), title=f"after {benchmark.spaced(int(looks[-1]))}")
     right.grid(alpha=0.3)
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=len(rows))
-    save(figure, directory, "kam_figure4.png", shaded=True)
+    pictures.save(figure, "kam_figure4.png", directory, shaded=True)
 
 
 if __name__ == "__main__":

@@ -19,30 +19,16 @@ error, of the worst and the median coordinate on the unconstrained scale, by the
 
 from pathlib import Path
 
+import benchmark
 import matplotlib.pyplot as plt
 import numpy as np
 import pictures
-from benchmark import (
-    CHAINS,
-    DOCS,
-    each,
-    evaluations,
-    grouped,
-    joined,
-    largest_rhat,
-    main,
-    rounded,
-    sample,
-    sampler_class,
-    spaced,
-    table,
-)
 from simulators import MODELS, reference
 
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
-PICTURE = DOCS / "images" / "emulator_calls.png"
+PICTURE = benchmark.DOCS / "images" / "emulator_calls.png"
 SHOWN = {
     "influenza": "epidemic, d = 3",
     "pk_by_subject": "a drug in four people, d = 16",
@@ -69,9 +55,9 @@ def plan(options):
     if options.calls is None:
         return runs(options.seeds)
     options.json = None
-    tune = options.tune or options.calls // CHAINS // 2
+    tune = options.tune or options.calls // benchmark.CHAINS // 2
     lengths = {"calls": [options.calls], "tune": [tune], "seeds": [options.seeds]}
-    return each(accuracy, case=MODELS, sampler=SAMPLERS, **lengths)
+    return benchmark.each(accuracy, case=MODELS, sampler=SAMPLERS, **lengths)
 
 
 def runs(seeds):
@@ -80,7 +66,9 @@ def runs(seeds):
         for k in range(max(map(len, LENGTHS.values()))):
             for case, lengths in LENGTHS.items():
                 own = lengths[k : k + 1]
-                yield from each(run, case=[case], sampler=SAMPLERS, length=own, seed=[seed])
+                yield from benchmark.each(
+                    run, case=[case], sampler=SAMPLERS, length=own, seed=[seed]
+                )
 
 
 def run(case, sampler, length, seed):
@@ -92,20 +80,20 @@ def run(case, sampler, length, seed):
 
 def measured(case, sampler, tune, draws, seed, names, of, most=np.inf):
     """Return what a run gave for variables by name; of its evaluations at most so many count."""
-    benchmark = MODELS[case]
-    known = reference(benchmark.known_as or case, of)
-    call, model = benchmark.simulator.call, benchmark.model()
-    step = sampler_class(sampler)(model=model, steps_per_draw=1)
+    own = MODELS[case]
+    known = reference(own.known_as or case, of)
+    call, model = own.simulator.call, own.model()
+    step = benchmark.sampler_class(sampler)(model=model, steps_per_draw=1)
     call.calls = 0
-    dt = sample(step, draws, tune=tune, random_seed=seed)
-    calls = call.calls / benchmark.applications
-    dt = dt.isel(draw=slice(np.count_nonzero(evaluations(dt).sum(axis=0)[tune:] <= most)))
+    dt = benchmark.sample(step, draws, tune=tune, random_seed=seed)
+    calls = call.calls / own.applications
+    dt = dt.isel(draw=slice(np.count_nonzero(benchmark.evaluations(dt).sum(axis=0)[tune:] <= most)))
     table = pk.summary(dt, var_names=names, model=model, round_to="none")
-    x = joined(dt["posterior"][name] for name in names)
+    x = benchmark.joined(dt["posterior"][name] for name in names)
     return {
         "calls": calls,
-        "rhat": rounded(largest_rhat(x)),
-        "error": rounded((table["mean"].to_numpy() - known["mean"]) / known["sd"]),
+        "rhat": benchmark.rounded(benchmark.largest_rhat(x)),
+        "error": benchmark.rounded((table["mean"].to_numpy() - known["mean"]) / known["sd"]),
         "error of draws": (x.mean(axis=(0, 1)) - known["mean"]) / known["sd"],
         "rhat of summary": table["r_hat"].max(),
     }
@@ -115,7 +103,9 @@ def accuracy(case, sampler, calls, tune, seeds):
     """Return what runs of so many calls are worth together."""
     names = list(MODELS[case].model().initial_point())
     runs = [
-        measured(case, sampler, tune, calls // CHAINS - tune, seed, names, "coordinates", calls)
+        measured(
+            case, sampler, tune, calls // benchmark.CHAINS - tune, seed, names, "coordinates", calls
+        )
         for seed in range(seeds)
     ]
     found = {key: np.median([row[key] for row in runs]) for key in ("rhat", "rhat of summary")}
@@ -130,7 +120,7 @@ def accuracy(case, sampler, calls, tune, seeds):
 
 def groups(rows, name, sampler):
     """Return of each length the mean number of calls, and errors (seeds, d)."""
-    by_run = grouped(rows, "case", "sampler", "length")
+    by_run = benchmark.grouped(rows, "case", "sampler", "length")
     found = [by_run[name, sampler, length] for length in LENGTHS[name]]
     return [(np.mean([row["calls"] for row in own]), own) for own in found if own]
 
@@ -149,13 +139,13 @@ def tables(rows):
                 first = (title, sampler) if k == 0 else ("", "")
                 error, rhat = errors_of(own), np.median([row["rhat"] for row in own])
                 cells = (
-                    spaced(round(calls)),
+                    benchmark.spaced(round(calls)),
                     f"{np.median(error):.2g}",
                     f"{error.max():.2g}",
                 )
                 lines.append([*first, *cells, f"{rhat:.2f}", len(own)])
     titles = ["model", "sampler", "calls", "error, median", "worst", "R-hat", "runs"]
-    return {"emulator.md": {"errors by calls": table(titles, lines)}}
+    return {"emulator.md": {"errors by calls": benchmark.table(titles, lines)}}
 
 
 def draw(rows):
@@ -184,4 +174,4 @@ def draw(rows):
 
 
 if __name__ == "__main__":
-    main(FILE, plan, tables, seeds=4, draw=draw, add_options=add_options)
+    benchmark.main(FILE, plan, tables, seeds=4, draw=draw, add_options=add_options)

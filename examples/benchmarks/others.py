@@ -15,7 +15,7 @@ from io import StringIO
 
 import numpy as np
 import pymc as pm
-from benchmark import CHAINS, costs
+from benchmark import CHAINS, costs, sample_by_pymc
 from scipy.stats import norm
 
 LEAST_TUNING = 5
@@ -73,17 +73,13 @@ def step_of_pymc(cls, cost, sampler, problem):
 
     def go(tune, draws, seed):
         step.sampling_state = deepcopy(fresh)
-        dt = pm.sample(
+        dt = sample_by_pymc(
             draws,
             tune=tune,
             step=step,
             model=problem.model,
-            chains=CHAINS,
-            cores=1,
             initvals=problem.initvals(seed),
             random_seed=seed,
-            progressbar=False,
-            compute_convergence_checks=False,
             discard_tuned_samples=False,
             idata_kwargs={"include_transformed": True},
         )

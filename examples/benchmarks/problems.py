@@ -8,7 +8,7 @@ folder for temporary files.
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -102,6 +102,12 @@ class Problem:
         names = [rv.name for rv in self.model.free_RVs]
         points = [self._natural(self.unraveled(x)) for x in self.starts(CHAINS, seed, jitter)]
         return [dict(zip(names, values, strict=True)) for values in points]
+
+
+@lru_cache(1)
+def problem_of(name, case=None):
+    """Return a problem; the last one is kept, as compiling takes long."""
+    return Problem(name, case)
 
 
 # ---- what is known ------------------------------------------------------------------------------

@@ -25,12 +25,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+import benchmark
 import numba
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from benchmark import grouped, largest_rhat, load, main, parameters, quiet, rounded, sample
 from problems import Case, Moments, Problem, from_draws
 from pytensor.graph import Apply, Op
 from pytensor.graph.replace import vectorize_graph
@@ -543,29 +543,28 @@ def by_nuts(problem, draws=10_000):
 
     Its mass matrix is dense, as some coordinates correlate by more than 0.9.
     """
-    with quiet() as told:
-        dt = pm.sample(
+    with benchmark.quiet() as told:
+        dt = benchmark.sample_by_pymc(
             draws,
             tune=2000,
             init="jitter+adapt_full",
-            chains=4,
             cores=2,
             target_accept=0.95,
             model=problem.model,
             random_seed=1,
-            progressbar=False,
+            compute_convergence_checks=True,
             idata_kwargs={"include_transformed": True},
         )
     for record in told:
         print(f"reference of {problem.name}: {record.getMessage()}", file=sys.stderr)
-    both = problem.coordinates(dt["posterior"]), parameters(problem.model, dt)
+    both = problem.coordinates(dt["posterior"]), benchmark.parameters(problem.model, dt)
     made = f"NUTS with a dense mass matrix, 4 chains of {draws} draws"
-    return [(from_draws(x), largest_rhat(x)) for x in both], made
+    return [(from_draws(x), benchmark.largest_rhat(x)) for x in both], made
 
 
 def by_grid(problem):
     """Return the same by a sum over a grid."""
-    dt = sample(pk.GAM(model=problem.model), 5000, random_seed=1)
+    dt = benchmark.sample(pk.GAM(model=problem.model), 5000, random_seed=1)
     moments, made = over_grid(problem, dt)
     return [(own, None) for own in moments], made
 
@@ -687,14 +686,14 @@ class Known(Problem):
 
 def reference(name, of="coordinates"):
     """Return the row of a model, with arrays, or None."""
-    for row in grouped(load(FILE), "case", "of")[name, of]:
+    for row in benchmark.grouped(benchmark.load(FILE), "case", "of")[name, of]:
         return {k: np.array(v) if isinstance(v, list) else v for k, v in row.items()}
 
 
 def plan(options):
     """Yield the references."""
-    for name, benchmark in MODELS.items():
-        if benchmark.known is not None:
+    for name, model in MODELS.items():
+        if model.known is not None:
             yield {"case": name}, partial(known_of, name)
 
 
@@ -711,7 +710,7 @@ def known_of(name):
                 name: exactly(half)
                 for name, half in zip(HALVES[key], np.split(both, 2), strict=True)
             }
-        rows.append(row | {"rhat": rhat and rounded(rhat, 7)})
+        rows.append(row | {"rhat": rhat and benchmark.rounded(rhat, 7)})
     return rows
 
 
@@ -725,8 +724,8 @@ HALVES = {
 
 def exactly(values):
     """Return numbers as rows have them, None if they are infinite."""
-    return None if np.isinf(values).all() else rounded(values, 7)
+    return None if np.isinf(values).all() else benchmark.rounded(values, 7)
 
 
 if __name__ == "__main__":
-    main(FILE, plan)
+    benchmark.main(FILE, plan)

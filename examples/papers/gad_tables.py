@@ -223,17 +223,8 @@ def run_pymc(sampler, target, seed, tune, draws):
     with target.model():
         step = sampler.kind(**masses, **sampler.options)
         begin = time.process_time()
-        trace = pm.sample(
-            draws=draws,
-            tune=tune,
-            chains=1,
-            cores=1,
-            step=step,
-            initvals=start,
-            random_seed=seed,
-            progressbar=False,
-            compute_convergence_checks=False,
-        )
+        own = {"chains": 1, "step": step, "initvals": start, "random_seed": seed}
+        trace = benchmark.sample_by_pymc(draws, tune=tune, **own)
         seconds = time.process_time() - begin
     statistics = trace["sample_stats"]
     which = "acceptance_rate" if "acceptance_rate" in statistics else "accept"

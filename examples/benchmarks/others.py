@@ -295,41 +295,28 @@ def variational(sampler, problem):
     """Return a run of PyVBMC from one start.
 
     Its answer is a mixture of normals, of which we draw. A run that fails leaves no draws.
-    """
-
-    def run(each, share, seed):
-        [start] = problem.starts(1, seed)
-        fit = fitted(problem, start, CHAINS * each, seed)
-        if fit is None:
-            return np.empty((1, 0, problem.d))
-        return fit[0].sample(VARIATIONAL_DRAWS)[0][None]
-
-    return run
-
-
-def fitted(problem, start, budget, seed, **known):
-    """Return PyVBMC's posterior and what it says of its run, or None if the run fails.
-
-    Plausible bounds are a unit about the start, as the starts of all samplers are. `known` are
-    further arguments of VBMC.
+    Plausible bounds are a unit about the start, as the starts of all samplers are.
     """
     from pyvbmc import VBMC
 
-    size = problem.case.jitter
-    try:
-        vbmc = VBMC(
-            problem.logp,
-            start,
-            plausible_lower_bounds=start - size,
-            plausible_upper_bounds=start + size,
-            options={"max_fun_evals": budget, "display": "off"},
-            seed=seed,
-            **known,
-        )
-        return vbmc.optimize()
-    except (ValueError, FloatingPointError, np.linalg.LinAlgError) as error:
-        print(f"PyVBMC of {problem.name}, seed {seed}: {error!r}", file=sys.stderr)
-        return None
+    def run(each, share, seed):
+        [start], size = problem.starts(1, seed), problem.case.jitter
+        try:
+            vbmc = VBMC(
+                problem.logp,
+                start,
+                plausible_lower_bounds=start - size,
+                plausible_upper_bounds=start + size,
+                options={"max_fun_evals": CHAINS * each, "display": "off"},
+                seed=seed,
+            )
+            posterior, _ = vbmc.optimize()
+        except (ValueError, FloatingPointError, np.linalg.LinAlgError) as error:
+            print(f"PyVBMC of {problem.name}, seed {seed}: {error!r}", file=sys.stderr)
+            return np.empty((1, 0, problem.d))
+        return posterior.sample(VARIATIONAL_DRAWS)[0][None]
+
+    return run
 
 
 WIDE = 5.0

@@ -332,31 +332,6 @@ def pk_in_one_call(solve):
     return pk_model(solve, measured_concentrations(4, seed=1))
 
 
-# ---- a log-likelihood ---------------------------------------------------------------------------
-
-FIRST_SUBJECT = np.log(measured_concentrations(1, seed=3)[0])
-
-
-@jit
-def log_likelihood_of_first(x):
-    """Return the log-likelihood of a subject's data, of the logarithms of its parameters."""
-    total, mean = 0.0, concentrations(np.exp(x))
-    for k in range(mean.size):
-        total -= 0.5 * ((FIRST_SUBJECT[k] - np.log(mean[k])) / 0.15) ** 2
-    return np.array([total])
-
-
-subject = black_box("subject", log_likelihood_of_first, ())
-
-
-def log_likelihood(subject):
-    """Return a model whose black box returns the log-likelihood itself."""
-    with pm.Model() as model:
-        x = pm.Normal("x", np.log([3, 30, 3, 30, 1]), 1, shape=5)
-        pm.Potential("y", subject(x))
-    return model
-
-
 # ---- heat ---------------------------------------------------------------------------------------
 
 CELLS, STEPS, DURATION = 40, 60, 0.6
@@ -650,7 +625,6 @@ MODELS = {
     "pk_in_one_call": Benchmark(pk_in_one_call, pkmodel_of_all, None, known_as="pk_by_subject"),
     "heat": Benchmark(heat, rod, by_nuts, temperatures_by_powers),
     "hares": Benchmark(hares, populations, by_nuts),
-    "log_likelihood": Benchmark(log_likelihood, subject, by_nuts),
     "jumps": Benchmark(influenza, epidemic_in_fives, by_grid),
     "holes": Benchmark(influenza, epidemic_with_a_hole, by_grid),
     "chaos": Benchmark(chaos, lorenz, None),

@@ -233,6 +233,14 @@ def sample_by_pymc(*draws, **options):
     return pm.sample(*draws, **options)
 
 
+def sample_by_nutpie(compiled, adaptation, **options):
+    """Run nutpie quietly, with one of its mass matrices: by default four chains, in turn."""
+    import nutpie
+
+    options = {"chains": CHAINS, "cores": 1, "progress_bar": False} | options
+    return nutpie.sample(compiled, adaptation=adaptation, **options)
+
+
 @lru_cache(1)
 def step_of(sampler, model, **options):
     """Return a step of a sampler, by its name; the last one is kept, as compiling takes long."""

@@ -15,7 +15,7 @@ from io import StringIO
 
 import numpy as np
 import pymc as pm
-from benchmark import CHAINS, costs, sample_by_pymc
+from benchmark import CHAINS, costs, sample_by_nutpie, sample_by_pymc
 from scipy.stats import norm
 
 LEAST_TUNING = 5
@@ -137,18 +137,8 @@ def nutpie(adaptation, sampler, problem):
     compiled = nutpie.compile_pymc_model(problem.model)
 
     def go(tune, draws, seed):
-        dt = nutpie.sample(
-            compiled,
-            draws=draws,
-            tune=tune,
-            chains=CHAINS,
-            cores=1,
-            seed=seed,
-            progress_bar=False,
-            store_unconstrained=True,
-            save_warmup=True,
-            adaptation=adaptation,
-        )
+        kept = {"store_unconstrained": True, "save_warmup": True}
+        dt = sample_by_nutpie(compiled, adaptation, draws=draws, tune=tune, seed=seed, **kept)
         spent = costs(dt, lambda group: group["n_steps"].values)
         return dt["sample_stats"]["unconstrained_draw"].values, spent
 

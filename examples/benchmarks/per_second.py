@@ -45,18 +45,8 @@ def ours(name, problem, seed):
 
 def theirs(adaptation, problem, seed):
     """Sample by nutpie."""
-    import nutpie
-
-    return nutpie.sample(
-        compiled(problem),
-        draws=DRAWS,
-        seed=seed,
-        progress_bar=False,
-        store_unconstrained=True,
-        adaptation=adaptation,
-        chains=4,
-        cores=1,
-    )
+    own = {"draws": DRAWS, "seed": seed, "store_unconstrained": True}
+    return benchmark.sample_by_nutpie(compiled(problem), adaptation, **own)
 
 
 @cache

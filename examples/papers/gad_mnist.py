@@ -21,7 +21,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from common import benchmark, pictures
-from gad_targets import effective_sizes, load_digits, run_chain
+from gad_targets import effective_sizes, learned_diagonal, load_digits, run_chain
 
 import pymc_kameleon as pk
 
@@ -33,11 +33,6 @@ SAMPLERS = {
     "MALA": (pk.baselines.MALA, {"target_accept": 0.55}),
     "default": (pk.GadMALA, {}),
 }
-
-
-def learned_diagonal(step):
-    """Return the diagonal of sL, (d,)."""
-    return np.exp(step.parameters.log_scale[0]) * np.diag(step.parameters.factor)
 
 
 def measure(name, target, tune, draws, plot_dir):

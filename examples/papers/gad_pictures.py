@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from common import pictures
 from gad_tables import SAMPLERS
-from gad_targets import NEAL, TUNE, run_chain
+from gad_targets import NEAL, TUNE, learned_diagonal, run_chain
 
 SHOWN = {
     "AM": "AM",
@@ -24,11 +24,6 @@ SHOWN = {
 """Samplers, and what they are called."""
 
 TRUTH = np.arange(1, 101) / 100
-
-
-def learned_diagonal(step):
-    """Return the diagonal of L, with the scale of the proposal for AM, (d,)."""
-    return np.diag(step.parameters.factor) * np.exp(step.parameters.log_scale[0])
 
 
 def run():

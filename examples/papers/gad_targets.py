@@ -250,6 +250,11 @@ def compiled_seconds(step, d, tune=TUNE, draws=DRAWS):
     return seconds
 
 
+def learned_diagonal(step):
+    """Return the diagonal of sL, the factor of the proposals' covariance with their scale, (d,)."""
+    return np.exp(step.parameters.log_scale[0]) * np.diag(step.parameters.factor)
+
+
 # ---- effective sample size ----------------------------------------------------------------------
 
 

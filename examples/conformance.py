@@ -6,6 +6,7 @@ writes the table of docs/conformance.md, and prints why a step fails. It takes s
 worker processes are begun in each way that the system has.
 """
 
+import sys
 from pathlib import Path
 from unittest import SkipTest
 
@@ -14,7 +15,8 @@ import pymc as pm
 
 from pymc_kameleon import testing
 
-PAGE = Path(__file__).parents[1] / "docs" / "conformance.md"
+sys.path.append(str(Path(__file__).parent / "benchmarks"))
+import benchmark
 
 
 def categorical():
@@ -62,18 +64,13 @@ def outcome(check, step, variables):
 def table(reports):
     """Return the table of the page, a line for each check."""
     marks = {"passes": "✓", "fails": "✗", "not run": "–"}
-    lines = ["| | " + " | ".join(reports.columns) + " |", "|---" * (1 + len(reports.columns)) + "|"]
-    for check, row in reports.iterrows():
-        cells = [marks[said.partition(":")[0]] for said in row]
-        lines.append(f"| `{check}` | " + " | ".join(cells) + " |")
-    return lines
-
-
-def with_table(text, lines):
-    """Return the text of the page with another table."""
-    begin, end = "<!-- table -->\n", "<!-- end -->"
-    before, _, rest = text.partition(begin)
-    return before + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
+    return benchmark.table(
+        ["", *reports.columns],
+        [
+            [f"`{check}`", *(marks[said.partition(":")[0]] for said in row)]
+            for check, row in reports.iterrows()
+        ],
+    )
 
 
 if __name__ == "__main__":
@@ -82,4 +79,4 @@ if __name__ == "__main__":
         for check, said in found[step].items():
             if said != "passes":
                 print(f"{step}, {check} {said}")
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), table(found)), encoding="utf-8")
+    benchmark.write({"conformance.md": {"conformance": table(found)}})

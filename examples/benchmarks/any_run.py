@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 import xarray as xr
-from benchmark import joined, main, rounded, table, three_digits
+from benchmark import CHAINS, joined, main, rounded, sample_by_pymc, table, three_digits
 from exact_averages import by_importance, by_quadrature
 from posteriors import POSTERIORS
 from problems import Case, Problem, hidden_markov
@@ -29,7 +29,7 @@ import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
 FOLDER = Path(tempfile.gettempdir()) / "any_run"
-CHAINS, DRAWS, RUNS_AT_A_TIME = 4, 1000, 5
+DRAWS, RUNS_AT_A_TIME = 1000, 5
 SLOW = "survival", "robust", "GARCH", "hidden Markov", "correlated"  # one run at a time
 POINTS = 0.05, 0.5, 0.95
 KINDS = ("means", "mean squares", *(f"below {100 * p:.0f} %" for p in POINTS))
@@ -97,15 +97,12 @@ def runs(name, model, seeds):
         if not file.exists():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                dt = pm.sample(
+                dt = sample_by_pymc(
                     DRAWS,
                     tune=1000,
                     chains=CHAINS * at_a_time,
-                    cores=1,
                     random_seed=first,
                     model=model,
-                    progressbar=False,
-                    compute_convergence_checks=False,
                     target_accept=CAREFUL.get(name, 0.8),
                     idata_kwargs={"include_transformed": True},
                 )

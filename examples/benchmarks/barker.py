@@ -6,25 +6,13 @@ Four chains from dispersed starts, three seeds, one transition per draw: 5000 tr
 and then as many as take 20 000 evaluations of the log-density.
 """
 
-from functools import lru_cache
 from pathlib import Path
 
+import benchmark
 import numpy as np
 import pymc as pm
-from benchmark import (
-    both,
-    each,
-    grouped,
-    largest_rhat,
-    least_ess,
-    main,
-    sample,
-    sampler_class,
-    span,
-    table,
-)
 from posteriors import POSTERIORS
-from problems import CASES, Case, Problem
+from problems import CASES, Case, problem_of
 
 FILE = Path(__file__).with_suffix(".json")
 SAMPLERS = ("GAM", "Barker", "GadMALA")
@@ -50,39 +38,36 @@ TARGETS = {
 
 def plan(options):
     """Return what is to be run."""
-    return each(run, case=TARGETS, sampler=SAMPLERS, seed=range(1, 1 + options.seeds))
-
-
-@lru_cache(1)
-def built(case, sampler):
-    """Return a problem and a step, compiled once."""
-    problem = Problem(case, TARGETS[case])
-    return problem, sampler_class(sampler)(model=problem.model, steps_per_draw=1)
+    return benchmark.each(run, case=TARGETS, sampler=SAMPLERS, seed=range(1, 1 + options.seeds))
 
 
 def run(case, sampler, seed):
     """Return least bulk ESS and largest R-hat of all x and x²."""
-    problem, step = built(case, sampler)
-    dt = sample(step, EVALUATIONS, tune=TUNE, random_seed=seed)
+    problem = problem_of(case, TARGETS[case])
+    step = benchmark.step_of(sampler, problem.model, steps_per_draw=1)
+    dt = benchmark.sample(step, EVALUATIONS, tune=TUNE, random_seed=seed)
     evaluations = dt["sample_stats"]["n_logp"].values.cumsum(axis=1)
     n = int((evaluations <= EVALUATIONS).sum(axis=1).min())
-    x = both(problem.coordinates(dt["posterior"]))[:, :n]
-    found = {"ess": round(least_ess(x)), "rhat": round(largest_rhat(x), 4)}
+    x = benchmark.both(problem.coordinates(dt["posterior"]))[:, :n]
+    found = {"ess": round(benchmark.least_ess(x)), "rhat": round(benchmark.largest_rhat(x), 4)}
     return {"d": problem.d, "draws": n} | found
 
 
 def tables(rows):
     """Return the tables of the page: least ESS of all seeds to the largest, and worst R-hat."""
-    found, least, worst = grouped(rows, "case", "sampler"), [], []
+    found, least, worst = benchmark.grouped(rows, "case", "sampler"), [], []
     for case in TARGETS:
         own = [found[case, sampler] for sampler in SAMPLERS]
         begin = [case, own[0][0]["d"]]
-        least.append([*begin, *(span([row["ess"] for row in some]) for some in own)])
+        least.append([*begin, *(benchmark.span([row["ess"] for row in some]) for some in own)])
         worst.append([*begin, *(f"{max(row['rhat'] for row in some):.3f}" for some in own)])
     titles = ["posterior", "d", *SAMPLERS]
-    pair = {"least ESS": table(titles, least), "worst R-hat": table(titles, worst)}
+    pair = {
+        "least ESS": benchmark.table(titles, least),
+        "worst R-hat": benchmark.table(titles, worst),
+    }
     return {"barker.md": pair}
 
 
 if __name__ == "__main__":
-    main(FILE, plan, tables, seeds=3)
+    benchmark.main(FILE, plan, tables, seeds=3)

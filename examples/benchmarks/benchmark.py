@@ -27,19 +27,22 @@ from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from datetime import date
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import product
 from logging.handlers import BufferingHandler
 from math import floor, inf, log10
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 import arviz as az
 import numpy as np
+import pymc as pm
 
 import pymc_kameleon as pk
 
-DOCS = Path(__file__).parents[2] / "docs"
+EXAMPLES = Path(__file__).parents[1]
+DOCS = EXAMPLES.parent / "docs"
+sys.path += [str(EXAMPLES), str(EXAMPLES / "papers")]  # of whose modules some scripts are made
 
 # ---- what is run --------------------------------------------------------------------------------
 
@@ -217,6 +220,62 @@ def sample(step, *draws, **options):
         "idata_kwargs": {"include_transformed": True},
     } | options
     return pk.sample(*draws, step=step, **options)
+
+
+def sample_by_pymc(*draws, **options):
+    """Run ``pm.sample`` quietly: by default four chains, in turn."""
+    options = {
+        "chains": CHAINS,
+        "cores": 1,
+        "progressbar": False,
+        "compute_convergence_checks": False,
+    } | options
+    return pm.sample(*draws, **options)
+
+
+def sample_by_nutpie(compiled, adaptation, **options):
+    """Run nutpie quietly, with one of its mass matrices: by default four chains, in turn."""
+    import nutpie
+
+    options = {"chains": CHAINS, "cores": 1, "progress_bar": False} | options
+    return nutpie.sample(compiled, adaptation=adaptation, **options)
+
+
+@lru_cache(1)
+def step_of(sampler, model, **options):
+    """Return a step of a sampler, by its name; the last one is kept, as compiling takes long."""
+    return sampler_class(sampler)(model=model, **options)
+
+
+def driven(step, start, tune, draws, seed):
+    """Yield the point and the statistics of each draw of a chain that is driven by hand.
+
+    Parameters
+    ----------
+    step : step
+    start : dict
+        Values by name.
+    tune, draws : int
+        After the draws of tuning, nothing adapts.
+    seed : int or numpy.random.Generator
+    """
+    point = start
+    step.setup_chain(np.random.default_rng(seed), tune, draws)
+    for _ in range(tune):
+        point, [statistics] = step.step(point)
+        yield point, statistics
+    step.stop_tuning()
+    for _ in range(draws):
+        point, [statistics] = step.step(point)
+        yield point, statistics
+
+
+def seconds_of(chain, clock=process_time):
+    """Return the seconds that each item of an iterator takes, (n,)."""
+    marks = [clock()]
+    for _ in chain:
+        marks.append(clock())
+    return np.diff(marks)
 
 
 # ---- what is measured ---------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from benchmark import each, grouped, main, sample, table
+from benchmark import each, grouped, main, sample, sample_by_pymc, table
 from scipy.special import logsumexp
 
 import pymc_kameleon as pk
@@ -102,8 +102,8 @@ def of_surrogates(evaluations, model, seed):
 
 def of_nuts(model, seed):
     """Return a result of PyMC's NUTS."""
-    own = {"chains": 4, "cores": 1, "random_seed": seed, "progressbar": False}
-    return pm.sample(1000, tune=1000, nuts_sampler="pymc", model=model, **own)
+    own = {"nuts_sampler": "pymc", "compute_convergence_checks": True}
+    return sample_by_pymc(1000, tune=1000, model=model, random_seed=seed, **own)
 
 
 DRAWS = {

@@ -9,7 +9,7 @@ The model of examples/quickstart.py with a solver that is compiled, and so takes
 from functools import cache
 from pathlib import Path
 
-from benchmark import each, evaluations, grouped, main, sample, sampler_class, span, table
+from benchmark import each, evaluations, grouped, main, sample, span, step_of, table
 from problems import hare_lynx_twin
 
 FILE = Path(__file__).with_suffix(".json")
@@ -24,16 +24,11 @@ def plan(options):
     return each(run, sampler=SAMPLERS, tune=TUNE, seed=range(1, 1 + options.seeds))
 
 
-@cache
-def step_of(sampler):
-    """Return a step, compiled once."""
-    return sampler_class(sampler)(model=problem().model, **SAMPLERS[sampler])
-
-
 def run(sampler, tune, seed):
     """Return the evaluations of all chains, and the draws of each after tuning."""
     starts = problem().initvals(seed)
-    dt = sample(step_of(sampler), target_ess=400, tune=tune, initvals=starts, random_seed=seed)
+    step = step_of(sampler, problem().model, **SAMPLERS[sampler])
+    dt = sample(step, target_ess=400, tune=tune, initvals=starts, random_seed=seed)
     return {"calls": int(evaluations(dt)[:, -1].sum()), "draws": dt.posterior.sizes["draw"]}
 
 

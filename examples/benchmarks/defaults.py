@@ -6,21 +6,12 @@ Four chains, 1000 draws of tuning and 1000 after, three seeds each; starts unifo
 """
 
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
+import benchmark
 import numpy as np
 import pymc as pm
-from benchmark import (
-    CHAINS,
-    each,
-    grouped,
-    largest_rhat,
-    least_ess,
-    main,
-    sampler_class,
-    span,
-    table,
-)
 
 FILE = Path(__file__).with_suffix(".json")
 PAGES = {
@@ -59,41 +50,37 @@ TARGETS = {
 def chain(step, seed):
     """Run one chain by hand; return draws (DRAWS, d) and the share of accepted proposals."""
     rng = np.random.default_rng(seed)
-    point = {"x": rng.uniform(-1, 1, step.model["x"].type.shape)}
-    step.setup_chain(rng, TUNE, DRAWS)
-    draws, accepted = [], []
-    for i in range(TUNE + DRAWS):
-        if i == TUNE:
-            step.stop_tuning()
-        point, [stats] = step.step(point)
-        draws.append(point["x"])
-        accepted.append(stats["accept_share"])
-    return draws[TUNE:], np.mean(accepted[TUNE:])
+    start = {"x": rng.uniform(-1, 1, step.model["x"].type.shape)}
+    after = islice(benchmark.driven(step, start, TUNE, DRAWS, rng), TUNE, None)
+    draws, accepted = zip(
+        *((point["x"], stats["accept_share"]) for point, stats in after), strict=True
+    )
+    return draws, np.mean(accepted)
 
 
 def plan(options):
     """Return what is to be run."""
-    return each(run, case=TARGETS, sampler=SAMPLERS, seed=range(1, 1 + options.seeds))
+    return benchmark.each(run, case=TARGETS, sampler=SAMPLERS, seed=range(1, 1 + options.seeds))
 
 
 @lru_cache(1)
-def step_of(case, sampler):
-    """Return a step, compiled once."""
-    covariance = TARGETS[case]
-    d = len(covariance)
+def model_of(case):
+    """Return the model of a target."""
+    d = len(TARGETS[case])
     with pm.Model() as model:
-        pm.MvNormal("x", np.zeros(d), chol=np.linalg.cholesky(covariance), shape=d)
-    return sampler_class(sampler)(model=model)
+        pm.MvNormal("x", np.zeros(d), chol=np.linalg.cholesky(TARGETS[case]), shape=d)
+    return model
 
 
 def run(case, sampler, seed):
     """Return the row of four chains."""
-    chains = [chain(step_of(case, sampler), [seed, i]) for i in range(CHAINS)]
+    step = benchmark.step_of(sampler, model_of(case))
+    chains = [chain(step, [seed, i]) for i in range(benchmark.CHAINS)]
     x = np.array([draws for draws, _ in chains])
     return {
         "acceptance": round(float(np.mean([share for _, share in chains])), 3),
-        "ess": round(least_ess(x)),
-        "rhat": round(largest_rhat(x), 4),
+        "ess": round(benchmark.least_ess(x)),
+        "rhat": round(benchmark.largest_rhat(x), 4),
     }
 
 
@@ -104,18 +91,23 @@ def tables(rows):
 
 def table_of(rows, samplers):
     """Return least ESS by target and sampler, and over all targets acceptance and R-hat."""
-    found, every = grouped(rows, "case", "sampler"), grouped(rows, "sampler")
+    found, every = benchmark.grouped(rows, "case", "sampler"), benchmark.grouped(rows, "sampler")
     lines = [
-        [case, *(span([row["ess"] for row in found[case, name]], str) for name in samplers)]
+        [
+            case,
+            *(benchmark.span([row["ess"] for row in found[case, name]], str) for name in samplers),
+        ]
         for case in TARGETS
     ]
     acceptance = [[row["acceptance"] for row in every[name]] for name in samplers]
     rhat = [max(row["rhat"] for row in every[name]) for name in samplers]
     two_digits = "{:.2f}".format
-    lines.append(["acceptance, all targets", *(span(own, two_digits) for own in acceptance)])
+    lines.append(
+        ["acceptance, all targets", *(benchmark.span(own, two_digits) for own in acceptance)]
+    )
     lines.append(["R-hat, at most", *(f"{worst:.3f}" for worst in rhat)])
-    return table(["target", *samplers], lines)
+    return benchmark.table(["target", *samplers], lines)
 
 
 if __name__ == "__main__":
-    main(FILE, plan, tables, seeds=3)
+    benchmark.main(FILE, plan, tables, seeds=3)

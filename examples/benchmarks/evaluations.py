@@ -38,7 +38,7 @@ import pictures
 from benchmark import CHAINS, DOCS, both, evaluations, grouped, main, sample, sampler_class, spaced
 from benchmark import table as table_of
 from others import PACKAGES, SAMPLERS
-from problems import CASES, NAMES, Problem, known_moments
+from problems import CASES, NAMES, Problem, known_moments, problem_of
 
 import pymc_kameleon as pk
 
@@ -91,21 +91,15 @@ def is_installed(sampler):
 
 
 @lru_cache(1)
-def problem_of(case):
-    """Return a problem, compiled once, and what is known of it."""
-    problem = Problem(case)
-    return problem, known_moments(problem)
-
-
-@lru_cache(1)
-def run_of(case, sampler):
-    """Return what runs a sampler."""
-    return SAMPLERS.get(sampler, ours)(sampler, problem_of(case)[0])
+def run_of(sampler, problem):
+    """Return what runs a sampler; the last one is kept."""
+    return SAMPLERS.get(sampler, ours)(sampler, problem)
 
 
 def measure(case, sampler, budget, seeds, share):
     """Return rows of what the runs are worth, one for each kind of estimate."""
-    (problem, known), run = problem_of(case), run_of(case, sampler)
+    problem = problem_of(case)
+    known, run = known_moments(problem), run_of(sampler, problem)
     began, rows = time.perf_counter(), []
     runs = [found(run(budget // CHAINS, share, seed)) for seed in range(seeds)]
     seconds = round((time.perf_counter() - began) / seeds, 2)

@@ -11,16 +11,14 @@ hidden Markov model by such draws.
 """
 
 import time
-from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
 import evidence_peers
 import numpy as np
-import pymc as pm
-from benchmark import each, grouped, load, main, sample, table
+from benchmark import each, grouped, load, main, sample, sample_by_pymc, step_of, table
 from evidence_peers import log_z_of_regression
-from problems import NAMES, Problem
+from problems import NAMES, Problem, problem_of
 
 import pymc_kameleon as pk
 
@@ -47,17 +45,10 @@ def plan(options):
     yield from each(run, case=CASES, sampler=SAMPLERS, seed=range(options.seeds))
 
 
-@lru_cache(1)
-def built(case):
-    """Return a problem and a step of SurrogateMetropolis, compiled once."""
-    problem = Problem(case)
-    return problem, pk.SurrogateMetropolis(model=problem.model, expensive=True)
-
-
 def run(case, sampler, seed):
     """Return the evidence of a run."""
-    problem, step = built(case)
-    dt = DRAWS[sampler](problem, step, seed)
+    problem = problem_of(case)
+    dt = DRAWS[sampler](problem, seed)
     began = time.perf_counter()
     found = pk.evidence(dt, problem.model, random_seed=seed, cores=1)
     return {
@@ -70,26 +61,17 @@ def run(case, sampler, seed):
     }
 
 
-def of_surrogates(problem, step, seed):
+def of_surrogates(problem, seed):
     """Return a result of SurrogateMetropolis."""
+    step = step_of("SurrogateMetropolis", problem.model, expensive=True)
     starts = problem.initvals(seed)
     return sample(step, max_evaluations=EVALUATIONS, initvals=starts, random_seed=seed)
 
 
-def of_nuts(problem, step, seed):
+def of_nuts(problem, seed):
     """Return a result of PyMC's NUTS."""
-    return pm.sample(
-        1000,
-        tune=1000,
-        nuts_sampler="pymc",
-        model=problem.model,
-        chains=4,
-        cores=1,
-        initvals=problem.initvals(seed),
-        random_seed=seed,
-        progressbar=False,
-        compute_convergence_checks=False,
-    )
+    starts, own = problem.initvals(seed), {"nuts_sampler": "pymc", "model": problem.model}
+    return sample_by_pymc(1000, tune=1000, initvals=starts, random_seed=seed, **own)
 
 
 DRAWS = {"SurrogateMetropolis": of_surrogates, "NUTS": of_nuts}

@@ -1,19 +1,13 @@
-"""What the first evaluations are worth: averages of whole runs, of the search alone, of PyVBMC.
+"""What the first evaluations are worth: averages of whole runs.
 
-    python examples/benchmarks/first_evaluations.py [--of runs] [--cases GARCH AR5]
-        [--budgets 100 200] [--seeds 12] [--noise 0.05]
+    python examples/benchmarks/first_evaluations.py [--cases GARCH AR5] [--budgets 100 200]
+        [--seeds 12] [--noise 0.05]
 
-Effective draws are 1 / mean over the seeds of the squared error, in units of the posterior: of the
-means of all coordinates, and of the shares below their 5, 50 and 95 % quantiles. Printed are the
-worst and the median quantity. Of
-
-* runs: those of ``pk.sample(max_evaluations=...)`` from dispersed starts, averaged by
-  ``pk.expectation``; and z, the root mean square, and the largest, of error / standard error, and
-  how many of these are NaN;
-* search: a search from the best of four starts, which count, that goes on beyond where a chain
-  would stop, by draws of what its Gaussian process knows by then; and what it says of itself, and
-  from how many evaluations on it was home;
-* pyvbmc: from the same starts, which it is given; and where it stopped.
+Runs are those of ``pk.sample(max_evaluations=...)``, averaged by ``pk.expectation``. Effective
+draws are 1 / mean over the seeds of the squared error, in units of the posterior: of the means of
+all coordinates, and of the shares below their 5, 50 and 95 % quantiles. Printed are the worst and
+the median quantity; and z, the root mean square, and the largest, of error / standard error, and
+how many of these are NaN.
 
 With --noise the log-density has noise of this standard deviation, as a solver's tolerance makes:
 always the same at the same point. Errors are those from the posterior without it.
@@ -22,7 +16,6 @@ Nothing is kept: the pages have the figures typed.
 """
 
 import time
-from copy import copy
 from functools import partial
 from zlib import crc32
 
@@ -30,13 +23,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from benchmark import main, sample
-from others import fitted
 from problems import CASES, Problem, known_quantiles
 from pytensor.graph import Apply, Op
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.surrogate.active.way import Way
-from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
 SOME = (
     *("GARCH", "AR5", "interaction", "flat priors", "hidden Markov", "mixture", "schools"),
@@ -44,35 +34,34 @@ SOME = (
 )
 AT = 100, 120, 150, 200, 300
 
-LEVELS = np.array([0.05, 0.5, 0.95])[:, None]
+LEVELS = 0.05, 0.5, 0.95
 """Of the quantiles."""
-
-N_STEPS = 1000
-"""Steps of each of the 48 chains that make draws."""
-
-VARIATIONAL_DRAWS = 50_000
-"""Of PyVBMC's posterior."""
 
 
 def plan(options):
     """Yield what is to be run: of a case all numbers of evaluations."""
-    measure, at = KINDS[options.of], [int(n) for n in options.budgets or AT]
+    at = [int(n) for n in options.budgets or AT]
     for case in SOME:
-        what = {"case": case, "of": options.of, "noise": options.noise, "runs": options.seeds}
-        yield what, partial(measured, measure, case, options, at)
+        what = {"case": case, "noise": options.noise, "runs": options.seeds}
+        yield what, partial(measured, case, options.noise, at, options.seeds)
 
 
 def add_options(parser):
-    """Add the options of this script."""
-    parser.add_argument("--of", default="runs", choices=KINDS)
+    """Add the option of this script."""
     parser.add_argument("--noise", type=float, default=0.0, help="of the log-density")
 
 
-def measured(measure, case, options, at):
+def measured(case, noise, at, seeds):
     """Return rows of what runs are worth, one for each number of evaluations."""
     known = known_quantiles(Problem(case))
-    problem = Problem(case, CASES[case]._replace(build=partial(noisy, case, options.noise)))
-    return measure(problem, known, at, range(options.seeds))
+    problem = Problem(case, CASES[case]._replace(build=partial(noisy, case, noise)))
+    step, rows = pk.SurrogateMetropolis(model=problem.model, expensive=True), []
+    for n in at:
+        found = [ran(problem, step, known, seed, n) for seed in range(seeds)]
+        errors, z, seconds = (np.array(part) for part in zip(*found, strict=True))
+        row = {"evaluations": n} | worth(errors) | of_z(z)
+        rows.append(row | {"seconds": round(np.median(seconds), 1)})
+    return rows
 
 
 class Noise(Op):
@@ -103,46 +92,11 @@ def noisy(name, sd):
     return model
 
 
-def of_runs(problem, known, at, seeds):
-    """Return what whole runs are worth."""
-    step, rows = pk.SurrogateMetropolis(model=problem.model, expensive=True), []
-    for n in at:
-        found = [ran(problem, step, known, seed, n) for seed in seeds]
-        errors, z, seconds = (np.array(part) for part in zip(*found, strict=True))
-        row = {"evaluations": n} | worth(errors) | of_z(z)
-        rows.append(row | {"seconds": round(np.median(seconds), 1)})
-    return rows
-
-
 def of_z(z):
     """Return the root mean square of z, the largest, and how many are NaN."""
     told = np.append(np.abs(z[np.isfinite(z)]), 0)
     rms = round(float(np.sqrt(np.mean(told**2))), 2)
     return {"z": rms, "largest": round(told.max(), 1), "NaN": int(np.isnan(z).sum())}
-
-
-def of_search(problem, known, at, seeds):
-    """Return what the search knows, and from how many evaluations on it is home."""
-    runs, rows = [searched(problem, known, seed, at) for seed in seeds], []
-    for k, n in enumerate(at):
-        said = np.median([run[1][k] for run in runs], axis=0).round(2).tolist()
-        row = {"evaluations": n} | worth([run[0][k] for run in runs])
-        row |= dict(zip(("sdV", "error", "seconds"), said, strict=True))
-        rows.append(row | {"home": [run[2] for run in runs]})
-    return rows
-
-
-def of_pyvbmc(problem, known, at, seeds):
-    """Return what PyVBMC answers."""
-    rows = []
-    for n in at:
-        runs = [variational(problem, known, seed, n) for seed in seeds]
-        errors, stopped, seconds = zip(*runs, strict=True)
-        rows.append({"evaluations": n} | worth(errors) | {"stopped": stopped, "seconds": seconds})
-    return rows
-
-
-KINDS = {"runs": of_runs, "search": of_search, "pyvbmc": of_pyvbmc}
 
 
 def ran(problem, step, known, seed, n):
@@ -160,55 +114,9 @@ def functions(x, known):
     means = (x - known["mean"]) / known["sd"]
     shares = [
         ((x < q) - level) / np.sqrt(level * (1 - level))
-        for q, level in zip(known["q"], LEVELS[:, 0], strict=True)
+        for q, level in zip(known["q"], LEVELS, strict=True)
     ]
     return np.concatenate([means, *shares], axis=-1)
-
-
-def searched(problem, known, seed, at):
-    """Return errors, what the search says, and its seconds, at numbers of evaluations; and home."""
-    way, seconds, home = Way(np.random.default_rng(seed)), 0.0, None
-    going = way.go(problem.starts(4, seed))
-    points, errors, said = next(going), [], []
-    with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        for n in at:
-            while len(way.f) < n:
-                logp = np.array([problem.logp(x) for x in points])
-                begun = time.process_time()
-                points = going.send(logp)
-                seconds += time.process_time() - begun
-                if home is None and way.is_home:
-                    home = len(way.f)
-            draws = copy(way).draws(N_STEPS, np.random.default_rng(seed))
-            errors.append(errors_of(draws, known))
-            said.append((way.sd, way.error, seconds))
-    return errors, said, home
-
-
-def variational(problem, known, seed, budget):
-    """Return the errors of PyVBMC, its evaluations, and its seconds; a run that fails is wrong."""
-    starts = problem.starts(4, seed)
-    logp = np.array([problem.logp(x) for x in starts])
-    begun = time.process_time()
-    fit = fitted(
-        problem,
-        starts[np.argmax(logp)],
-        budget,
-        seed,
-        precomputed_evaluations=(starts, logp),
-        initialization_cost=len(starts),
-    )
-    seconds = round(time.process_time() - begun, 1)
-    if fit is None:
-        return np.full(4 * problem.d, np.inf), None, seconds
-    posterior, said = fit
-    draws = posterior.sample(VARIATIONAL_DRAWS)[0]
-    return errors_of(draws, known), len(starts) + said["func_count"], seconds
-
-
-def errors_of(draws, known):
-    """Return the errors (4d,) of draws (n, d), in units of the posterior."""
-    return functions(draws, known).mean(axis=0)
 
 
 def worth(errors):

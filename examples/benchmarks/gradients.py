@@ -10,22 +10,27 @@ evaluated after tuning: medians of several seeds. Compilation has a table of its
 data of the regressions are searched: see examples/papers/gad_targets.py.
 """
 
-import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from benchmark import combinations, least_ess, main, table, three_digits, with_squares
+from benchmark import (
+    combinations,
+    least_ess,
+    main,
+    sample_by_nutpie,
+    table,
+    three_digits,
+    with_squares,
+)
+from gad_targets import NEAL, PAIR, Normal, add_data_option, gaussian_process, load
 from transitions import draw_seconds, normal_model, ratio_of, seconds, tuned
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.jit import entry_jit, specialise
 from pymc_kameleon.core.linalg import multiply_lower, multiply_lower_transposed
 from pymc_kameleon.core.target import log_density
-
-sys.path.append(str(Path(__file__).parents[1] / "papers"))
-from gad_targets import NEAL, PAIR, Normal, add_data_option, gaussian_process, load
 
 FILE = Path(__file__).with_suffix(".json")
 N = 20_000
@@ -131,8 +136,8 @@ def compare(name, folder):
     compiling = {"GadMALA": middle - began, "nutpie": time.perf_counter() - middle}
     runs = {
         "GadMALA": partial(ours, step, target.d),
-        "nutpie, diagonal": partial(theirs, nutpie, compiled, "diag"),
-        "nutpie, low rank": partial(theirs, nutpie, compiled, "low_rank"),
+        "nutpie, diagonal": partial(theirs, compiled, "diag"),
+        "nutpie, low rank": partial(theirs, compiled, "low_rank"),
     }
     results = np.median([[run(seed) for run in runs.values()] for seed in SEEDS], axis=0)
     return {
@@ -166,18 +171,10 @@ def ours(step, d, seed):
     return ess / elapsed, ess / n_gradients
 
 
-def theirs(nutpie, compiled, adaptation, seed):
+def theirs(compiled, adaptation, seed):
     """Return ESS per second and per gradient of nutpie with its default tuning."""
     began = time.process_time()
-    dt = nutpie.sample(
-        compiled,
-        draws=DRAWS,
-        chains=1,
-        cores=1,
-        seed=seed,
-        progress_bar=False,
-        adaptation=adaptation,
-    )
+    dt = sample_by_nutpie(compiled, adaptation, draws=DRAWS, chains=1, seed=seed)
     elapsed = time.process_time() - began
     ess = least_ess(with_squares(dt["posterior"]["x"].values))
     return ess / elapsed, ess / float(dt["sample_stats"]["n_steps"].sum())

@@ -6,17 +6,14 @@ Four chains, which learn alone; max(1000, 35 d) transitions of tuning and 6000 a
 data of the regressions are searched: see examples/papers/gad_targets.py.
 """
 
-import sys
 from functools import lru_cache, partial
 from pathlib import Path
 
 from benchmark import each, grouped, least_ess, main, sample, table, with_squares
+from gad_targets import add_data_option, load
 from gradients import NORMALS
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "papers"))
-from gad_targets import add_data_option, load
 
 FILE = Path(__file__).with_suffix(".json")
 DRAWS, STEPS = 6000, range(1, 7)

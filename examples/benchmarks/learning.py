@@ -7,19 +7,14 @@ folder has the CSV
 files german and mnist56_t10k, see examples/papers/gad_targets.py.
 """
 
-import sys
 from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
-from benchmark import grouped, least_ess, main, sample, table
-from gradients import scales_with_correlation
-
-import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "papers"))
+from benchmark import grouped, least_ess, main, sample, step_of, table
 from gad_targets import NEAL, Normal, add_data_option, load_digits
 from gad_targets import load as data
+from gradients import scales_with_correlation
 
 FILE = Path(__file__).with_suffix(".json")
 KEYS = ("case", "factor", "chains", "tune")
@@ -56,16 +51,16 @@ def plan(options):
 
 
 @lru_cache(1)
-def step_of(case, factor, together, folder):
-    """Return a step, compiled once."""
-    model = (SMALL | LARGE)[case](folder).model()
-    return pk.GadMALA(model=model, factor=factor, steps_per_draw=1, pool_tuning=together)
+def model_of(case, folder):
+    """Return the model of a target."""
+    return (SMALL | LARGE)[case](folder).model()
 
 
 def run(case, factor, chains, tune, folder):
     """Return the dimension, and least bulk ESS of x and of x² about the mean, per transition."""
     n, together = CHAINS[chains]
-    step = step_of(case, factor, together, folder)
+    options = {"factor": factor, "steps_per_draw": 1, "pool_tuning": together}
+    step = step_of("GadMALA", model_of(case, folder), **options)
     dt = sample(step, DRAWS, tune=tune, chains=n, random_seed=1)
     x = dt["posterior"]["x"].values
     parts = {"x": x, "squares": (x - x.mean(axis=(0, 1))) ** 2}

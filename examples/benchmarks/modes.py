@@ -1,6 +1,6 @@
 """Several modes: what chains of CyclicalKAM find and visit, learning together.
 
-    python examples/benchmarks/modes.py [--cases sensors] [--seeds 2] [--labels]    half an hour
+    python examples/benchmarks/modes.py [--cases sensors] [--seeds 2]    half an hour
 
 visits: two normal modes at distance 16, weights 0.2 and 0.8, variances 0.5 and 2; half of 40 chains
 start in each. Independent visits per 1e6 evaluations after tuning, w(1 − w)/Var(ŵ) of the chains.
@@ -12,8 +12,6 @@ chains; clusters that tuning found, the largest R-hat and least effective sample
 parameter, changes of the mode and its effective visits as `pk.mode_occupancy` has them, and the
 largest difference of a marginal's distribution function from what is known otherwise. These make
 the table of docs/modes.md.
-labels: a mixture of three normals without an order; chains that visit all six modes, and the
-occupancy of each, which should be 1/6. Only printed.
 """
 
 from functools import partial
@@ -34,25 +32,15 @@ WEIGHT, DISTANCE, VARIANCES = 0.2, 16.0, np.array([0.5, 2.0])
 DIMENSIONS = {"one": (2, 8, 16, 32), "all": (2, 4, 8, 16), "visits": (2, 8, 16, 32)}
 """Of what is measured on two normal modes: found, if they differ in one coordinate, found, if they
 differ in all, and visits."""
-LABELS = {"apart": (-4, 0, 5), "near": (-2, 0, 2.5)}
-"""Means of the mixtures whose modes have no order."""
 
 
 def plan(options):
-    """Return what is to be run."""
-    if options.labels:
-        options.json = None
-        return each(labels, data=LABELS)
-    return runs(range(options.seeds))
-
-
-def runs(seeds):
-    """Yield what the pages have."""
+    """Yield what is to be run."""
     for measure, dimensions in DIMENSIONS.items():
         count = visits if measure == "visits" else partial(search, measure)
         for d in dimensions:
             yield {"measure": measure, "d": d}, partial(count, d)
-    yield from each(real, case=REAL, draws=(1000, 10_000), seed=seeds)
+    yield from each(real, case=REAL, draws=(1000, 10_000), seed=range(options.seeds))
 
 
 def run(step, starts, draws, **options):
@@ -108,26 +96,6 @@ def search(differ, d, n_chains=4, runs=20):
     starts = [pair.means[1]] * n_chains
     found = (run(pair.step, starts, 20, tune=tune, random_seed=seed) for seed in range(runs))
     return {"value": sum(bool(pair.in_first(dt).any()) for dt in found)}
-
-
-def labels(data, n_chains=8):
-    """Return how many chains visit all six modes of a mixture, and their occupancies."""
-    rng = np.random.default_rng(3)
-    y = rng.normal(rng.choice(LABELS[data], 300, p=[0.3, 0.4, 0.3]), 1.0)
-    with pm.Model() as model:
-        weights = pm.Dirichlet("weights", np.full(3, 2.0))
-        centres = pm.Normal("means", 0, 10, shape=3)
-        sds = pm.HalfNormal("sds", 3, shape=3)
-        pm.NormalMixture("y", weights, centres, sds, observed=y)
-    step = pk.CyclicalKAM(model=model)
-    dt = sample(step, 10_000, tune=1000, chains=n_chains, random_seed=1)
-    orders = np.argsort(dt.posterior["means"].values, axis=2) @ [9, 3, 1]
-    share = (orders[..., None] == [5, 7, 11, 15, 19, 21]).mean(axis=1)
-    return {
-        "visit all": int((share > 0).all(axis=1).sum()),
-        "occupancies": share.mean(axis=0).round(3).tolist(),
-        "standard error": float(share.std(axis=0, ddof=1).max() / n_chains**0.5),
-    }
 
 
 def known_frequencies():
@@ -191,10 +159,4 @@ def ks_distance(x, y):
 
 
 if __name__ == "__main__":
-    main(
-        FILE,
-        plan,
-        tables,
-        seeds=2,
-        add_options=lambda parser: parser.add_argument("--labels", action="store_true"),
-    )
+    main(FILE, plan, tables, seeds=2)

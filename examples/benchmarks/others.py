@@ -15,7 +15,7 @@ from io import StringIO
 
 import numpy as np
 import pymc as pm
-from benchmark import CHAINS, costs
+from benchmark import CHAINS, costs, sample_by_nutpie, sample_by_pymc
 from scipy.stats import norm
 
 LEAST_TUNING = 5
@@ -73,17 +73,13 @@ def step_of_pymc(cls, cost, sampler, problem):
 
     def go(tune, draws, seed):
         step.sampling_state = deepcopy(fresh)
-        dt = pm.sample(
+        dt = sample_by_pymc(
             draws,
             tune=tune,
             step=step,
             model=problem.model,
-            chains=CHAINS,
-            cores=1,
             initvals=problem.initvals(seed),
             random_seed=seed,
-            progressbar=False,
-            compute_convergence_checks=False,
             discard_tuned_samples=False,
             idata_kwargs={"include_transformed": True},
         )
@@ -141,18 +137,8 @@ def nutpie(adaptation, sampler, problem):
     compiled = nutpie.compile_pymc_model(problem.model)
 
     def go(tune, draws, seed):
-        dt = nutpie.sample(
-            compiled,
-            draws=draws,
-            tune=tune,
-            chains=CHAINS,
-            cores=1,
-            seed=seed,
-            progress_bar=False,
-            store_unconstrained=True,
-            save_warmup=True,
-            adaptation=adaptation,
-        )
+        kept = {"store_unconstrained": True, "save_warmup": True}
+        dt = sample_by_nutpie(compiled, adaptation, draws=draws, tune=tune, seed=seed, **kept)
         spent = costs(dt, lambda group: group["n_steps"].values)
         return dt["sample_stats"]["unconstrained_draw"].values, spent
 
@@ -299,41 +285,28 @@ def variational(sampler, problem):
     """Return a run of PyVBMC from one start.
 
     Its answer is a mixture of normals, of which we draw. A run that fails leaves no draws.
-    """
-
-    def run(each, share, seed):
-        [start] = problem.starts(1, seed)
-        fit = fitted(problem, start, CHAINS * each, seed)
-        if fit is None:
-            return np.empty((1, 0, problem.d))
-        return fit[0].sample(VARIATIONAL_DRAWS)[0][None]
-
-    return run
-
-
-def fitted(problem, start, budget, seed, **known):
-    """Return PyVBMC's posterior and what it says of its run, or None if the run fails.
-
-    Plausible bounds are a unit about the start, as the starts of all samplers are. `known` are
-    further arguments of VBMC.
+    Plausible bounds are a unit about the start, as the starts of all samplers are.
     """
     from pyvbmc import VBMC
 
-    size = problem.case.jitter
-    try:
-        vbmc = VBMC(
-            problem.logp,
-            start,
-            plausible_lower_bounds=start - size,
-            plausible_upper_bounds=start + size,
-            options={"max_fun_evals": budget, "display": "off"},
-            seed=seed,
-            **known,
-        )
-        return vbmc.optimize()
-    except (ValueError, FloatingPointError, np.linalg.LinAlgError) as error:
-        print(f"PyVBMC of {problem.name}, seed {seed}: {error!r}", file=sys.stderr)
-        return None
+    def run(each, share, seed):
+        [start], size = problem.starts(1, seed), problem.case.jitter
+        try:
+            vbmc = VBMC(
+                problem.logp,
+                start,
+                plausible_lower_bounds=start - size,
+                plausible_upper_bounds=start + size,
+                options={"max_fun_evals": CHAINS * each, "display": "off"},
+                seed=seed,
+            )
+            posterior, _ = vbmc.optimize()
+        except (ValueError, FloatingPointError, np.linalg.LinAlgError) as error:
+            print(f"PyVBMC of {problem.name}, seed {seed}: {error!r}", file=sys.stderr)
+            return np.empty((1, 0, problem.d))
+        return posterior.sample(VARIATIONAL_DRAWS)[0][None]
+
+    return run
 
 
 WIDE = 5.0

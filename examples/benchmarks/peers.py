@@ -25,7 +25,7 @@ from benchmark import CHAINS, DOCS, costs, grouped, main, sample, sampler_class,
 from benchmark import table as table_of
 from evaluations import found, is_installed, ours
 from others import BY_LENGTH, SAMPLERS, WITH_GRADIENT, planned
-from problems import BANANA, Case, Problem, banana_moments, exact, known_moments
+from problems import BANANA, Case, banana_moments, exact, known_moments, problem_of
 from problems import CASES as OTHER_CASES
 
 FILE = Path(__file__).with_suffix(".json")
@@ -50,23 +50,17 @@ def plan(options):
 
 
 @lru_cache(1)
-def problem_of(case):
-    """Return a problem, compiled once, and what is known of it."""
-    problem = Problem(case, CASES[case])
-    return problem, known_moments(problem)
-
-
-@lru_cache(1)
-def run_of(case, sampler):
-    """Return what runs a sampler."""
-    return ALL[sampler](sampler, problem_of(case)[0])
+def run_of(sampler, problem):
+    """Return what runs a sampler; the last one is kept."""
+    return ALL[sampler](sampler, problem)
 
 
 def measure(case, sampler, budget, seeds, limit):
     """Return rows of what the runs are worth, one for each kind of estimate."""
-    problem, known = problem_of(case)
+    problem = problem_of(case, CASES[case])
+    known = known_moments(problem)
     try:
-        run = run_of(case, sampler)
+        run = run_of(sampler, problem)
         compiling = budget if sampler in BY_LENGTH else min(budget, 1000)
         run(compiling // CHAINS, SHARE, seeds)  # is not timed
         new = measured(run, known, budget, seeds, limit)

@@ -12,18 +12,8 @@ from functools import cache, partial
 from pathlib import Path
 from statistics import median
 
-from benchmark import (
-    each,
-    grouped,
-    least_ess,
-    main,
-    sample,
-    sampler_class,
-    table,
-    three_digits,
-    with_squares,
-)
-from problems import NAMES, Problem
+import benchmark
+from problems import NAMES, problem_of
 
 FILE = Path(__file__).with_suffix(".json")
 CASES = ("AR5", "interaction", "log regression", "flat priors", "precise", "GARCH")
@@ -33,7 +23,7 @@ DRAWS, SEEDS = 5000, (1, 2, 3)
 
 def plan(options):
     """Return what is to be run."""
-    return each(rate, case=CASES, sampler=SAMPLERS)
+    return benchmark.each(rate, case=CASES, sampler=SAMPLERS)
 
 
 def rate(case, sampler):
@@ -44,41 +34,19 @@ def rate(case, sampler):
         began = time.process_time()
         dt = run(problem, seed)
         seconds = time.process_time() - began
-        rates.append(least_ess(with_squares(draws(problem, dt))) / seconds)
+        rates.append(benchmark.least_ess(benchmark.with_squares(draws(problem, dt))) / seconds)
     return {"d": problem.d, "ess_per_second": round(median(rates), 1)}
-
-
-@cache
-def problem_of(case):
-    """Return the case, built once."""
-    return Problem(case)
 
 
 def ours(name, problem, seed):
     """Sample by pk.sample."""
-    return sample(step_of(name, problem), DRAWS, random_seed=seed)
-
-
-@cache
-def step_of(name, problem):
-    """Return a step, compiled once."""
-    return sampler_class(name)(model=problem.model)
+    return benchmark.sample(benchmark.step_of(name, problem.model), DRAWS, random_seed=seed)
 
 
 def theirs(adaptation, problem, seed):
     """Sample by nutpie."""
-    import nutpie
-
-    return nutpie.sample(
-        compiled(problem),
-        draws=DRAWS,
-        seed=seed,
-        progress_bar=False,
-        store_unconstrained=True,
-        adaptation=adaptation,
-        chains=4,
-        cores=1,
-    )
+    own = {"draws": DRAWS, "seed": seed, "store_unconstrained": True}
+    return benchmark.sample_by_nutpie(compiled(problem), adaptation, **own)
 
 
 @cache
@@ -106,14 +74,14 @@ SAMPLERS = {
 
 def tables(rows):
     """Return the table of the page."""
-    found, lines = grouped(rows, "case", "sampler"), []
+    found, lines = benchmark.grouped(rows, "case", "sampler"), []
     for case in CASES:
         own = [found[case, sampler][0] for sampler in SAMPLERS]
-        rates = [three_digits(row["ess_per_second"]) for row in own]
+        rates = [benchmark.three_digits(row["ess_per_second"]) for row in own]
         lines.append([NAMES.get(case, case), own[0]["d"], *rates])
     titles = ["posterior", "d", *SAMPLERS]
-    return {"surrogate_results.md": {"effective draws per second": table(titles, lines)}}
+    return {"surrogate_results.md": {"effective draws per second": benchmark.table(titles, lines)}}
 
 
 if __name__ == "__main__":
-    main(FILE, plan, tables)
+    benchmark.main(FILE, plan, tables)

@@ -9,21 +9,8 @@ runs from dispersed starts for each length.
 from pathlib import Path
 from statistics import median
 
+import benchmark
 import numpy as np
-from benchmark import (
-    CHAINS,
-    each,
-    grouped,
-    least_ess,
-    main,
-    parameters,
-    sample,
-    sampler_class,
-    spaced,
-    table,
-    three_digits,
-    with_squares,
-)
 from posteriors import POSTERIORS
 
 FILE = Path(__file__).with_suffix(".json")
@@ -34,27 +21,27 @@ SAMPLERS = {
     "dose response": (*WALKS, "GadMALA"),
     "correlated": ("GAM", "GadMALA"),
 }
-COLUMNS = {"alone": (CHAINS, False), "4 chains": (4, True), "8 chains": (8, True)}
+COLUMNS = {"alone": (benchmark.CHAINS, False), "4 chains": (4, True), "8 chains": (8, True)}
 """Chains, and whether they learn together."""
 LONG, LONGEST, ENOUGH = 12_800, 50_000, 0.8
 """Transitions of tuning to begin with, those after which there is hardly more to learn, and the
 share of the ESS after these that is enough."""
-MORE = f"> {spaced(LONG)}"
+MORE = f"> {benchmark.spaced(LONG)}"
 
 
 def plan(options):
     """Yield what is to be run."""
     for case, samplers in SAMPLERS.items():
-        yield from each(measure, case=[case], sampler=samplers)
+        yield from benchmark.each(measure, case=[case], sampler=samplers)
 
 
 def measure(case, sampler):
     """Return the final ESS per transition, and the tuning that suffices unless it is > LONG."""
-    kind, model = sampler_class(sampler), POSTERIORS[case]()
+    kind, model = benchmark.sampler_class(sampler), POSTERIORS[case]()
     step, alone = kind(model=model), kind(model=model)
     if kind.learns_together:
         alone = kind(model=model, pool_tuning=False)
-    final = rate(alone, CHAINS, LONGEST)
+    final = rate(alone, benchmark.CHAINS, LONGEST)
     enough = {}
     for title, (chains, pool) in COLUMNS.items():
         if step.learns_together or not pool:
@@ -91,8 +78,8 @@ def rate(step, chains, n_tune, draws=3000):
     """
     tune, rates = -(-n_tune // step.steps_per_draw), []
     for seed in SEEDS:
-        dt = sample(step, draws, tune=tune, chains=chains, random_seed=seed)
-        x = parameters(step.model, dt)[:, draws // 5 :]
+        dt = benchmark.sample(step, draws, tune=tune, chains=chains, random_seed=seed)
+        x = benchmark.parameters(step.model, dt)[:, draws // 5 :]
         rates.append(np.mean([ess_of(chain) for chain in x]) / step.steps_per_draw)
     return median(rates)
 
@@ -101,21 +88,23 @@ def ess_of(x):
     """Return the least ESS of the draws (n, d) of a chain and of their squares, over n."""
     if (np.ptp(x, axis=0) == 0).any():  # ArviZ takes what never moved for independent
         return 0.0
-    return least_ess(with_squares(x[None])) / len(x)
+    return benchmark.least_ess(benchmark.with_squares(x[None])) / len(x)
 
 
 def tables(rows):
     """Return the tables of the page."""
     titles, found = ["sampler", *COLUMNS], {}
-    for case, own in grouped(rows, "case").items():
+    for case, own in benchmark.grouped(rows, "case").items():
         lines = []
         for row in own:
             unit = ", in sweeps" if row["sampler"] == "CMTM" else ""
-            cells = [three_digits(row[title]) if title in row else MORE for title in COLUMNS]
+            cells = [
+                benchmark.three_digits(row[title]) if title in row else MORE for title in COLUMNS
+            ]
             lines.append([row["sampler"] + unit, *cells])
-        found[case] = table(titles, lines)
+        found[case] = benchmark.table(titles, lines)
     return {"adaptation.md": found}
 
 
 if __name__ == "__main__":
-    main(FILE, plan, tables)
+    benchmark.main(FILE, plan, tables)

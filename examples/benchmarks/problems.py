@@ -8,7 +8,7 @@ folder for temporary files.
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -19,15 +19,12 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from benchmark import CHAINS, both, ess_of_means, joined, quiet, sample
+from kam_targets import Banana
 from posteriors import POSTERIORS, recursion
+from quickstart import GUESS, PELTS, YEARS
+from quickstart import build_model as lotka_volterra
 
 import pymc_kameleon as pk
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import quickstart
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "papers"))
-from kam_targets import Banana
 
 FOLDER = Path(tempfile.gettempdir()) / "kameleon-references"
 LONG = 100_000
@@ -105,6 +102,12 @@ class Problem:
         names = [rv.name for rv in self.model.free_RVs]
         points = [self._natural(self.unraveled(x)) for x in self.starts(CHAINS, seed, jitter)]
         return [dict(zip(names, values, strict=True)) for values in points]
+
+
+@lru_cache(1)
+def problem_of(name, case=None):
+    """Return a problem; the last one is kept, as compiling takes long."""
+    return Problem(name, case)
 
 
 # ---- what is known ------------------------------------------------------------------------------
@@ -321,15 +324,15 @@ def hare_lynx():
 
     PyMC's own initial point has another period, and modes of its own around it.
     """
-    model = quickstart.build_model()
-    for name, value in (quickstart.GUESS | {"initial": quickstart.PELTS[0]}).items():
+    model = lotka_volterra()
+    for name, value in (GUESS | {"initial": PELTS[0]}).items():
         model.set_initval(model[name], np.array(value))
     return model
 
 
 def hare_lynx_twin():
     """Return the problem with a solver that is compiled."""
-    with mock.patch.object(quickstart, "populations", solved_by_runge_kutta):
+    with mock.patch("quickstart.populations", solved_by_runge_kutta):
         return Problem("hare-lynx 0.1")
 
 
@@ -352,7 +355,7 @@ def solved_by_runge_kutta(rates, initial, steps=5):
         k3 = growth(y + h / 2 * k2, rates)
         return y + h / 6 * (k1 + 2 * k2 + 2 * k3 + growth(y + h * k3, rates))
 
-    start, n = pt.log(initial), steps * (len(quickstart.YEARS) - 1)
+    start, n = pt.log(initial), steps * (len(YEARS) - 1)
     y = pytensor.scan(
         step, outputs_info=start, non_sequences=rates, n_steps=n, return_updates=False
     )

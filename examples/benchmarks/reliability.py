@@ -10,36 +10,21 @@ run of PyMC's NUTS. A table of docs/reliability.md has what each run gave.
 import logging
 import time
 from collections import Counter
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 import arviz as az
+import benchmark
 import numpy as np
-import pymc as pm
-from benchmark import (
-    both,
-    each,
-    grouped,
-    largest_rhat,
-    least_ess,
-    load,
-    main,
-    quiet,
-    sample,
-    sampler_class,
-    table,
-)
 from exact_averages import by_quadrature
 from posteriors import POSTERIORS
-from problems import Case, Problem, from_draws
+from problems import Case, Problem, from_draws, problem_of
 
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
 ERRORS, SMALL = 4.0, 0.1
 """A mean is wrong if it is off by more than so many standard errors and standard deviations."""
-
-NUTS = {"draws": 10_000, "tune": 2000, "chains": 4, "cores": 1, "random_seed": 1}
 
 
 SAMPLERS = [cls.__name__ for cls in pk.samplers.SAMPLERS if cls is not pk.EmulatorMetropolis]
@@ -48,20 +33,8 @@ SAMPLERS = [cls.__name__ for cls in pk.samplers.SAMPLERS if cls is not pk.Emulat
 
 def plan(options):
     """Yield what is known, and the runs."""
-    yield from each(known_of, case=CASES, sampler=["known"])
-    yield from each(run, case=CASES, sampler=SAMPLERS, seed=range(options.seeds))
-
-
-@lru_cache(1)
-def problem_of(case):
-    """Return a problem, compiled once."""
-    return Problem(case, CASES[case])
-
-
-@lru_cache(1)
-def step_of(case, sampler):
-    """Return a step, compiled once."""
-    return sampler_class(sampler)(model=problem_of(case).model)
+    yield from benchmark.each(known_of, case=CASES, sampler=["known"])
+    yield from benchmark.each(run, case=CASES, sampler=SAMPLERS, seed=range(options.seeds))
 
 
 # ---- a run --------------------------------------------------------------------------------------
@@ -69,13 +42,14 @@ def step_of(case, sampler):
 
 def run(case, sampler, seed):
     """Run once, and say what is wrong, and what the run said."""
-    problem, step = problem_of(case), step_of(case, sampler)
-    [known] = grouped(load(FILE), "case", "sampler")[case, "known"]
+    problem = problem_of(case, CASES[case])
+    step = benchmark.step_of(sampler, problem.model)
+    [known] = benchmark.grouped(benchmark.load(FILE), "case", "sampler")[case, "known"]
     began = time.perf_counter()
-    with quiet(logging.INFO) as records:
-        dt = sample(step, random_seed=seed, compute_convergence_checks=True)
+    with benchmark.quiet(logging.INFO) as records:
+        dt = benchmark.sample(step, random_seed=seed, compute_convergence_checks=True)
     seconds = time.perf_counter() - began
-    x = both(problem.coordinates(dt["posterior"]))
+    x = benchmark.both(problem.coordinates(dt["posterior"]))
     tree = az.convert_to_datatree({"x": x})
     mcse = np.nan_to_num(az.mcse(tree, method="mean")["x"].values)
     sd = np.array(known["sd"])
@@ -89,8 +63,8 @@ def run(case, sampler, seed):
         "worst": quantities(problem)[k],
         "error": round(float(error[k]), 3),
         "z": round(float(z[k]), 1),
-        "rhat": round(largest_rhat(x), 3),
-        "ess": round(least_ess(x)),
+        "rhat": round(benchmark.largest_rhat(x), 3),
+        "ess": round(benchmark.least_ess(x)),
         "seconds": round(seconds, 1),
     }
 
@@ -118,7 +92,7 @@ def quantities(problem):
 
 def known_of(case):
     """Return means, standard deviations and standard errors of x_k and x_k², and how."""
-    problem = problem_of(case)
+    problem = problem_of(case, CASES[case])
     moments = problem.case.known(problem)
     return {
         "mean": moments.mean.tolist(),
@@ -131,16 +105,17 @@ def known_of(case):
 
 def long_nuts(problem):
     """Return the moments of a long run of PyMC's NUTS, which has to have converged."""
-    dt = pm.sample(
-        **NUTS,
+    dt = benchmark.sample_by_pymc(
+        10_000,
+        tune=2000,
         model=problem.model,
+        random_seed=1,
         target_accept=0.95,
-        progressbar=False,
         nuts_sampler="pymc",
         idata_kwargs={"include_transformed": True},
     )
     x = problem.coordinates(dt["posterior"])
-    rhat = largest_rhat(both(x))
+    rhat = benchmark.largest_rhat(benchmark.both(x))
     diverging = int(dt["sample_stats"]["diverging"].sum())
     print(f"{problem.name}: R-hat {rhat:.4f}, {diverging} divergences", flush=True)
     assert rhat < 1.01
@@ -209,9 +184,10 @@ def tables(rows):
     """Return the tables of the page."""
     known = {row["case"]: row for row in rows if row["sampler"] == "known"}
     runs = [row for row in rows if row["sampler"] != "known"]
-    signs = grouped(runs, "case", "sampler")
+    signs = benchmark.grouped(runs, "case", "sampler")
     count = {
-        sampler: Counter(map(outcome, own)) for sampler, own in grouped(runs, "sampler").items()
+        sampler: Counter(map(outcome, own))
+        for sampler, own in benchmark.grouped(runs, "sampler").items()
     }
     dates = sorted(row["date"] for row in runs)
     unwarned = [row for row in runs if not row["told"]]
@@ -222,11 +198,11 @@ def tables(rows):
         f"the worst mean among these was off by {max(abs(row['z']) for row in unwarned)} standard "
         "errors.",
     ]
-    by_sampler = table(
+    by_sampler = benchmark.table(
         ["sampler", *SIGNS],
         [[name, *(count[name][what] for what in SIGNS)] for name in SAMPLERS],
     )
-    by_case = table(
+    by_case = benchmark.table(
         ["posterior", "d", "known by", *SAMPLERS],
         [
             [
@@ -238,11 +214,13 @@ def tables(rows):
     )
     titles = ["posterior", "sampler", "seed", "worst", "off by, in sd", "in standard errors"]
     keys = "case", "sampler", "seed", "worst", "error", "z"
-    wrong = table(titles, [[row[key] for key in keys] for row in silent]) if silent else []
+    wrong = (
+        benchmark.table(titles, [[row[key] for key in keys] for row in silent]) if silent else []
+    )
     how_many = f"Wrong without a warning: {len(silent) or 'none'}."
     lines = [*told, "", *by_sampler, "", *by_case, "", how_many, "", *wrong]
     return {"reliability.md": {"tables": lines}}
 
 
 if __name__ == "__main__":
-    main(FILE, plan, tables, seeds=1)
+    benchmark.main(FILE, plan, tables, seeds=1)

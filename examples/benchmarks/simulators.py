@@ -25,21 +25,19 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+import benchmark
 import numba
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from benchmark import grouped, largest_rhat, load, main, parameters, quiet, rounded, sample
 from problems import Case, Moments, Problem, from_draws
 from pytensor.graph import Apply, Op
 from pytensor.graph.replace import vectorize_graph
 from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
+from quickstart import PELTS
 
 import pymc_kameleon as pk
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from quickstart import PELTS
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -141,6 +139,19 @@ DIFFERENCE = 1e-5
 _derivatives = {}
 
 
+@jit
+def runge_kutta(slopes, a, b, x, h, n):
+    """Move two numbers by n steps of length h; `slopes` are functions of them and x."""
+    for _ in range(n):
+        a1, b1 = slopes(a, b, x)
+        a2, b2 = slopes(a + h / 2 * a1, b + h / 2 * b1, x)
+        a3, b3 = slopes(a + h / 2 * a2, b + h / 2 * b2, x)
+        a4, b4 = slopes(a + h * a3, b + h * b3, x)
+        a += h / 6 * (a1 + 2 * a2 + 2 * a3 + a4)
+        b += h / 6 * (b1 + 2 * b2 + 2 * b3 + b4)
+    return a, b
+
+
 # ---- influenza ----------------------------------------------------------------------------------
 
 IN_BED = np.array([3, 8, 26, 76, 225, 298, 258, 233, 189, 128, 68, 29, 14, 4])
@@ -148,24 +159,17 @@ IN_BED = np.array([3, 8, 26, 76, 225, 298, 258, 233, 189, 128, 68, 29, 14, 4])
 
 
 @jit
-def outbreak(x):
-    """Return the infectious on each day, of infection and recovery per day, by Runge and Kutta.
+def infections(s, i, x):
+    """Return the slopes of the logarithms of susceptible and infectious, which stay positive."""
+    return -x[0] / 763 * np.exp(i), x[0] / 763 * np.exp(s) - x[1]
 
-    The logarithms of susceptible and infectious are integrated, so that both stay positive.
-    """
-    infection, recovery, h = x[0] / 763, x[1], 0.05
+
+@jit
+def outbreak(x):
+    """Return the infectious on each day, of infection and recovery per day."""
     s, i, found = np.log(762.0), 0.0, np.empty(IN_BED.size)
     for day in range(found.size):
-        for _ in range(20):
-            s1, i1 = -infection * np.exp(i), infection * np.exp(s) - recovery
-            s2 = -infection * np.exp(i + h / 2 * i1)
-            i2 = infection * np.exp(s + h / 2 * s1) - recovery
-            s3 = -infection * np.exp(i + h / 2 * i2)
-            i3 = infection * np.exp(s + h / 2 * s2) - recovery
-            s4 = -infection * np.exp(i + h * i3)
-            i4 = infection * np.exp(s + h * s3) - recovery
-            s += h / 6 * (s1 + 2 * s2 + 2 * s3 + s4)
-            i += h / 6 * (i1 + 2 * i2 + 2 * i3 + i4)
+        s, i = runge_kutta(infections, s, i, x, 0.05, 20)
         found[day] = np.exp(i)
     return found
 
@@ -206,7 +210,6 @@ def influenza(epidemic):
 # ---- a drug in two compartments -----------------------------------------------------------------
 
 HOURS = np.array([0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 18, 24])
-QUARTERS = np.round(HOURS * 4).astype(int)
 DOSE = 100.0
 
 
@@ -214,56 +217,24 @@ DOSE = 100.0
 def concentrations(x):
     """Return concentrations at HOURS of a dose that is swallowed, of (CL, V1, Q, V2, ka).
 
-    Rates of change of what is in the gut and in both compartments are a matrix. Its exponential
-    over a quarter of an hour is a power of one over a small fraction of that. All terms of its
-    series are positive, so that no digits are lost.
+    It is a sum of three exponentials.
     """
-    clearance, v1, flow, v2, absorption = x[0], x[1], x[2], x[3], x[4]
-    found = np.full(HOURS.size, np.nan)
-    fastest = 0.25 * max(absorption, (clearance + flow) / v1, flow / v2)
-    if not 0 <= fastest < 1e9:
-        return found
-    halvings = max(0, int(np.ceil(np.log2(fastest + 1e-300))) + 2)
-    h = 0.25 / 2.0**halvings
-    q = fastest / 0.25
-    a = np.zeros((3, 3))
-    a[0, 0], a[1, 0] = (q - absorption) * h, absorption * h
-    a[1, 1], a[1, 2] = (q - (clearance + flow) / v1) * h, flow / v2 * h
-    a[2, 1], a[2, 2] = flow / v1 * h, (q - flow / v2) * h
-    term, power, spare = np.eye(3), np.eye(3), np.empty((3, 3))
-    for n in range(1, 15):
-        product_of(a, term, spare)
-        for i in range(3):
-            for j in range(3):
-                term[i, j] = spare[i, j] / n
-                power[i, j] += term[i, j]
-    power *= np.exp(-q * h)
-    for _ in range(halvings):
-        product_of(power, power, spare)
-        power[:] = spare
-    gut, centre, outside, k = DOSE, 0.0, 0.0, 0
-    for quarter in range(1, QUARTERS[-1] + 1):
-        gut, centre, outside = (
-            power[0, 0] * gut,
-            power[1, 0] * gut + power[1, 1] * centre + power[1, 2] * outside,
-            power[2, 0] * gut + power[2, 1] * centre + power[2, 2] * outside,
-        )
-        if quarter == QUARTERS[k]:
-            found[k] = centre / v1
-            k += 1
-    return found
-
-
-@jit
-def product_of(a, b, found):
-    """Write the product of two matrices (3, 3)."""
-    for i in range(3):
-        for j in range(3):
-            found[i, j] = a[i, 0] * b[0, j] + a[i, 1] * b[1, j] + a[i, 2] * b[2, j]
+    clearance, v1, flow, v2, absorption = x
+    out, across, back = clearance / v1, flow / v1, flow / v2
+    total = out + across + back
+    fast = (total + np.sqrt(total**2 - 4 * back * out)) / 2
+    slow, found = back * out / fast, np.zeros(HOURS.size)
+    for own, one, other in (
+        (fast, slow, absorption),
+        (slow, fast, absorption),
+        (absorption, fast, slow),
+    ):
+        found += (back - own) / ((one - own) * (other - own)) * np.exp(-own * HOURS)
+    return DOSE * absorption / v1 * found
 
 
 def closed_form(parameters):
-    """Return the same, as a sum of three exponentials, which PyTensor differentiates."""
+    """Return the same, which PyTensor differentiates."""
     clearance, v1, flow, v2, absorption = (parameters[k] for k in range(5))
     out, across, back = clearance / v1, flow / v1, flow / v2
     total = out + across + back
@@ -332,31 +303,6 @@ def pk_by_subject(solve):
 def pk_in_one_call(solve):
     """Return the same model, with a call for all four."""
     return pk_model(solve, measured_concentrations(4, seed=1))
-
-
-# ---- a log-likelihood ---------------------------------------------------------------------------
-
-FIRST_SUBJECT = np.log(measured_concentrations(1, seed=3)[0])
-
-
-@jit
-def log_likelihood_of_first(x):
-    """Return the log-likelihood of a subject's data, of the logarithms of its parameters."""
-    total, mean = 0.0, concentrations(np.exp(x))
-    for k in range(mean.size):
-        total -= 0.5 * ((FIRST_SUBJECT[k] - np.log(mean[k])) / 0.15) ** 2
-    return np.array([total])
-
-
-subject = black_box("subject", log_likelihood_of_first, ())
-
-
-def log_likelihood(subject):
-    """Return a model whose black box returns the log-likelihood itself."""
-    with pm.Model() as model:
-        x = pm.Normal("x", np.log([3, 30, 3, 30, 1]), 1, shape=5)
-        pm.Potential("y", subject(x))
-    return model
 
 
 # ---- heat ---------------------------------------------------------------------------------------
@@ -457,22 +403,18 @@ def heat(rod):
 
 
 @jit
+def growth(hare, lynx, x):
+    """Return the slopes of the logarithms of both numbers."""
+    return x[0] - x[1] * np.exp(lynx), x[3] * np.exp(hare) - x[2]
+
+
+@jit
 def numbers(x):
-    """Return hares and lynxes by year, of four rates and both at first, by Runge and Kutta."""
-    alpha, beta, gamma, delta, h = x[0], x[1], x[2], x[3], 0.05
+    """Return hares and lynxes by year, of four rates and both at first."""
     hare, lynx, found = np.log(x[4]), np.log(x[5]), np.empty((21, 2))
     found[0] = x[4:]
     for year in range(1, 21):
-        for _ in range(20):
-            a1, b1 = alpha - beta * np.exp(lynx), delta * np.exp(hare) - gamma
-            a2 = alpha - beta * np.exp(lynx + h / 2 * b1)
-            b2 = delta * np.exp(hare + h / 2 * a1) - gamma
-            a3 = alpha - beta * np.exp(lynx + h / 2 * b2)
-            b3 = delta * np.exp(hare + h / 2 * a2) - gamma
-            a4 = alpha - beta * np.exp(lynx + h * b3)
-            b4 = delta * np.exp(hare + h * a3) - gamma
-            hare += h / 6 * (a1 + 2 * a2 + 2 * a3 + a4)
-            lynx += h / 6 * (b1 + 2 * b2 + 2 * b3 + b4)
+        hare, lynx = runge_kutta(growth, hare, lynx, x, 0.05, 20)
         found[year, 0], found[year, 1] = np.exp(hare), np.exp(lynx)
     return found.ravel()
 
@@ -545,29 +487,28 @@ def by_nuts(problem, draws=10_000):
 
     Its mass matrix is dense, as some coordinates correlate by more than 0.9.
     """
-    with quiet() as told:
-        dt = pm.sample(
+    with benchmark.quiet() as told:
+        dt = benchmark.sample_by_pymc(
             draws,
             tune=2000,
             init="jitter+adapt_full",
-            chains=4,
             cores=2,
             target_accept=0.95,
             model=problem.model,
             random_seed=1,
-            progressbar=False,
+            compute_convergence_checks=True,
             idata_kwargs={"include_transformed": True},
         )
     for record in told:
         print(f"reference of {problem.name}: {record.getMessage()}", file=sys.stderr)
-    both = problem.coordinates(dt["posterior"]), parameters(problem.model, dt)
+    both = problem.coordinates(dt["posterior"]), benchmark.parameters(problem.model, dt)
     made = f"NUTS with a dense mass matrix, 4 chains of {draws} draws"
-    return [(from_draws(x), largest_rhat(x)) for x in both], made
+    return [(from_draws(x), benchmark.largest_rhat(x)) for x in both], made
 
 
 def by_grid(problem):
     """Return the same by a sum over a grid."""
-    dt = sample(pk.GAM(model=problem.model), 5000, random_seed=1)
+    dt = benchmark.sample(pk.GAM(model=problem.model), 5000, random_seed=1)
     moments, made = over_grid(problem, dt)
     return [(own, None) for own in moments], made
 
@@ -653,7 +594,6 @@ MODELS = {
     "pk_in_one_call": Benchmark(pk_in_one_call, pkmodel_of_all, None, known_as="pk_by_subject"),
     "heat": Benchmark(heat, rod, by_nuts, temperatures_by_powers),
     "hares": Benchmark(hares, populations, by_nuts),
-    "log_likelihood": Benchmark(log_likelihood, subject, by_nuts),
     "jumps": Benchmark(influenza, epidemic_in_fives, by_grid),
     "holes": Benchmark(influenza, epidemic_with_a_hole, by_grid),
     "chaos": Benchmark(chaos, lorenz, None),
@@ -689,14 +629,14 @@ class Known(Problem):
 
 def reference(name, of="coordinates"):
     """Return the row of a model, with arrays, or None."""
-    for row in grouped(load(FILE), "case", "of")[name, of]:
+    for row in benchmark.grouped(benchmark.load(FILE), "case", "of")[name, of]:
         return {k: np.array(v) if isinstance(v, list) else v for k, v in row.items()}
 
 
 def plan(options):
     """Yield the references."""
-    for name, benchmark in MODELS.items():
-        if benchmark.known is not None:
+    for name, model in MODELS.items():
+        if model.known is not None:
             yield {"case": name}, partial(known_of, name)
 
 
@@ -713,7 +653,7 @@ def known_of(name):
                 name: exactly(half)
                 for name, half in zip(HALVES[key], np.split(both, 2), strict=True)
             }
-        rows.append(row | {"rhat": rhat and rounded(rhat, 7)})
+        rows.append(row | {"rhat": rhat and benchmark.rounded(rhat, 7)})
     return rows
 
 
@@ -727,8 +667,8 @@ HALVES = {
 
 def exactly(values):
     """Return numbers as rows have them, None if they are infinite."""
-    return None if np.isinf(values).all() else rounded(values, 7)
+    return None if np.isinf(values).all() else benchmark.rounded(values, 7)
 
 
 if __name__ == "__main__":
-    main(FILE, plan)
+    benchmark.main(FILE, plan)

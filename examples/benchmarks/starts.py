@@ -8,19 +8,7 @@ GAM and KAM on the posteriors of posteriors.py, two runs each.
 from functools import lru_cache
 from pathlib import Path
 
-from benchmark import (
-    each,
-    grouped,
-    largest_rhat,
-    least_ess,
-    main,
-    parameters,
-    sample,
-    sampler_class,
-    spaced,
-    table,
-    with_squares,
-)
+import benchmark
 from posteriors import POSTERIORS
 
 FILE = Path(__file__).with_suffix(".json")
@@ -29,34 +17,40 @@ SAMPLERS = ("GAM", "KAM")
 
 def plan(options):
     """Return what is to be run."""
-    return each(run, case=POSTERIORS, sampler=SAMPLERS, seed=range(options.seeds))
+    return benchmark.each(run, case=POSTERIORS, sampler=SAMPLERS, seed=range(options.seeds))
 
 
 @lru_cache(1)
-def step_of(case, sampler):
-    """Return a step, compiled once."""
-    return sampler_class(sampler)(model=POSTERIORS[case]())
+def model_of(case):
+    """Return the model of a case."""
+    return POSTERIORS[case]()
 
 
 def run(case, sampler, seed):
     """Return R-hat and ESS of all x and their squares about the mean."""
-    step = step_of(case, sampler)
-    x = with_squares(parameters(step.model, sample(step, 1000, random_seed=seed)))
-    return {"d": step.layout.d, "rhat": round(largest_rhat(x), 4), "ess": round(least_ess(x))}
+    step = benchmark.step_of(sampler, model_of(case))
+    x = benchmark.with_squares(
+        benchmark.parameters(step.model, benchmark.sample(step, 1000, random_seed=seed))
+    )
+    return {
+        "d": step.layout.d,
+        "rhat": round(benchmark.largest_rhat(x), 4),
+        "ess": round(benchmark.least_ess(x)),
+    }
 
 
 def tables(rows):
     """Return the table of the page: of both runs the largest R-hat and the least ESS."""
-    found, lines = grouped(rows, "case", "sampler"), []
+    found, lines = benchmark.grouped(rows, "case", "sampler"), []
     for case in POSTERIORS:
         lines.append([case, found[case, SAMPLERS[0]][0]["d"]])
         for sampler in SAMPLERS:
             own = found[case, sampler]
             lines[-1].append(f"{max(row['rhat'] for row in own):.3f}")
-            lines[-1].append(spaced(min(row["ess"] for row in own)))
+            lines[-1].append(benchmark.spaced(min(row["ess"] for row in own)))
     titles = ["posterior", "d", *(f"{name}: R-hat | ESS" for name in SAMPLERS)]
-    return {"adaptation.md": {"jittered starts": table(titles, lines)}}
+    return {"adaptation.md": {"jittered starts": benchmark.table(titles, lines)}}
 
 
 if __name__ == "__main__":
-    main(FILE, plan, tables, seeds=2)
+    benchmark.main(FILE, plan, tables, seeds=2)

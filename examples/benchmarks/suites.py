@@ -432,7 +432,8 @@ def equations():
     add("logistic", toy.LogisticModel(), ([0, 0], [1, 500]), 5.0)
     add("oscillator", toy.SimpleHarmonicOscillatorModel(), ([-2, -2, 0], [2, 2, 1]), 0.1)
     neuron = toy.FitzhughNagumoModel()
-    add("FitzHugh–Nagumo", neuron, ([0] * 3, [10] * 3), 0.5, quick=Quick(neuron), n=(600, 12_000))
+    quick = compiled_neuron()  # as its truth takes many evaluations
+    add("FitzHugh–Nagumo", neuron, ([0] * 3, [10] * 3), 0.5, quick=quick, n=(600, 12_000))
     goodwin = ([1, 1, 0.01, 0.01, 0.01], [10, 10, 1, 1, 1])
     add(
         "Goodwin",
@@ -496,40 +497,19 @@ def compiled_membrane(cell):
     return partial(slopes, fixed)
 
 
-class Quick:
-    """FitzHugh and Nagumo's model of PINTS in compiled code: its truth takes many evaluations."""
+def compiled_neuron():
+    """Return FitzHugh and Nagumo's model of PINTS with compiled equations."""
+    from pints import toy
 
-    def __init__(self, neuron):
-        self.suggested_times = neuron.suggested_times
-        self.suggested_parameters = neuron.suggested_parameters
+    neuron = toy.FitzhughNagumoModel()
+    equations = njit(type(neuron)._rhs)
 
-    def simulate(self, theta, times):
-        """Return both states (n, 2) at times (n,); PINTS has the same within 2e-6."""
-        return runge_kutta(np.asarray(theta, dtype=float), times)
+    @njit
+    def slopes(y, t, theta):
+        return equations(None, (y[0], y[1]), t, theta)
 
-
-@njit
-def runge_kutta(theta, times, step=0.02):
-    """Solve FitzHugh and Nagumo's equations from (-1, 1), by steps of the fourth order."""
-    y, now = np.array([-1.0, 1.0]), 0.0
-    states = np.empty((times.size, 2))
-    for k in range(times.size):
-        n = int(np.ceil((times[k] - now) / step - 1e-9))
-        for _ in range(n):
-            h = (times[k] - now) / n
-            first = slope(theta, y)
-            second = slope(theta, y + h / 2 * first)
-            third = slope(theta, y + h / 2 * second)
-            y = y + h / 6 * (first + 2 * (second + third) + slope(theta, y + h * third))
-        states[k], now = y, times[k]
-    return states
-
-
-@njit
-def slope(theta, y):
-    """Return the derivatives of FitzHugh and Nagumo's states by time."""
-    a, b, c = theta
-    return np.array([(y[0] - y[0] ** 3 / 3 + y[1]) * c, (y[0] - a + b * y[1]) / -c])
+    neuron._rhs = slopes
+    return neuron
 
 
 def solved(

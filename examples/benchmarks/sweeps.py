@@ -8,7 +8,6 @@ from an exact draw, 1000 draws of tuning. Each figure is the median of several r
 alternate.
 """
 
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -16,15 +15,13 @@ from statistics import median
 
 import numpy as np
 import pymc as pm
-from benchmark import combinations, each, ess_of_means, grouped, main, spaced, table
+from benchmark import combinations, each, ess_of_means, grouped, main, sample_by_pymc, spaced, table
+from cmtm_targets import LARGE
 from transitions import draw_seconds, normal_model, seconds, tuned
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.jit import entry_jit, specialise
 from pymc_kameleon.core.target import log_density
-
-sys.path.append(str(Path(__file__).parents[1] / "papers"))
-from cmtm_targets import LARGE
 
 FILE = Path(__file__).with_suffix(".json")
 COSTS = {
@@ -119,17 +116,8 @@ def rate(model, kind, options, draws, seed):
     step = kind(model.value_vars, model=model, **options)
     start = LARGE.draw(np.random.default_rng(seed), 1)[0]
     began = time.perf_counter()
-    dt = pm.sample(
-        draws,
-        tune=1000,
-        chains=1,
-        step=step,
-        model=model,
-        initvals={"x": start},
-        random_seed=seed,
-        progressbar=False,
-        compute_convergence_checks=False,
-    )
+    own = {"step": step, "model": model, "initvals": {"x": start}}
+    dt = sample_by_pymc(draws, tune=1000, chains=1, random_seed=seed, **own)
     took = time.perf_counter() - began
     ess = ess_of_means(dt["posterior"]["x"].values)
     return {"ess_per_second": round(float(ess.min() / took), 1)}

@@ -15,7 +15,7 @@ from statistics import median
 
 import numpy as np
 import pymc as pm
-from benchmark import main, sampler_class, table
+from benchmark import main, sample_by_pymc, sampler_class, table
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.chain import CURRENT, N_PROGRESS
@@ -264,18 +264,8 @@ def through_pm_sample(rival, draws=2000):
 
     def run(step, transitions):
         def timed():
-            total = seconds(
-                lambda: pm.sample(
-                    draws,
-                    tune=500,
-                    chains=1,
-                    step=step,
-                    model=model,
-                    progressbar=False,
-                    compute_convergence_checks=False,
-                    random_seed=1,
-                )
-            )
+            own = {"tune": 500, "chains": 1, "step": step, "model": model, "random_seed": 1}
+            total = seconds(partial(sample_by_pymc, draws, **own))
             return total / ((draws + 500) * transitions)
 
         return timed

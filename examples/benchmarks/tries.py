@@ -5,7 +5,6 @@
 Four chains from exact draws, 2000 sweeps of tuning and 30 000 after it, three seeds.
 """
 
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,11 +14,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from benchmark import CHAINS, each, ess_of_means, grouped, main, sample, spaced, span, table
+from cmtm_targets import BANANA, LARGE, MEDIUM
+from mixtures import halves
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "papers"))
-from cmtm_targets import BANANA, LARGE, MEDIUM, Mixture
 
 FILE = Path(__file__).with_suffix(".json")
 TUNE, SWEEPS = 2000, 30_000
@@ -46,17 +44,17 @@ class Funnel:
 
 def scales(spike):
     """Return a spike and a slab, in one dimension."""
-    return Mixture(((0,), (0,)), ((spike**2,), (100,)))
+    return halves(((0,), (0,)), ((spike**2,), (100,)))
 
 
 TARGETS = {
-    "normal, d = 10": Mixture(((0,) * 10,) * 2, ((1,) * 10,) * 2),
+    "normal, d = 10": halves(((0,) * 10,) * 2, ((1,) * 10,) * 2),
     "4-d mixture of the paper": MEDIUM,
     "20-d mixture of the paper": LARGE,
     "banana, B = 0.01, d = 10": BANANA,
     "½N(0, 0.1²) + ½N(0, 10²)": scales(0.1),
     "½N(0, 0.01²) + ½N(0, 10²)": scales(0.01),
-    "½N(−5, 1) + ½N(5, 1)": Mixture(((-5,), (5,)), ((1,), (1,))),
+    "½N(−5, 1) + ½N(5, 1)": halves(((-5,), (5,)), ((1,), (1,))),
     "funnel, d = 2": Funnel(),
 }
 

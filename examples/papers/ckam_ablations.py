@@ -13,7 +13,6 @@ Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". Four chains, some six min
    With γ₀ = 1, near these targets' scale; with 20 short Explorations accept and learn nothing.
 """
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -26,21 +25,22 @@ from ckam_targets import (
     KERNEL,
     SAMPLERS,
     TARGETS,
-    Mixture,
     Sampler,
+    normal,
     published,
     run_chain,
 )
+from common import benchmark
+from mixtures import Mixture
 
 import pymc_kameleon as pk
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import benchmark
-
 FILE = Path(__file__).with_suffix(".json")
 BIMODAL = TARGETS["A.1"]
-NORMAL = Mixture((1,), ((0, 0),), (1,), start=(0, 0), bins=(-5, 5, 50))
-NEAR_MODES = Mixture((0.2, 0.8), ((-3, 0), (3, 0)), (0.25, 2), (-3, 0), bins=(-8, 8, 64))
+NORMAL = normal((0, 0), bins=(-5, 5, 50))
+NEAR_MODES = Mixture(
+    (0.2, 0.8), ((-3, 0), (3, 0)), ((0.25, 0.25), (2, 2)), start=(-3, 0), bins=(-8, 8, 64)
+)
 BIAS_EVALUATIONS = 500_000
 
 

@@ -14,7 +14,6 @@ Seconds are those of a further chain that returns one state in a hundred: they a
 own, not those of a PyMC step for each state, which takes some 40 µs.
 """
 
-import sys
 from functools import cache, partial
 from pathlib import Path
 
@@ -27,11 +26,8 @@ from ckam_targets import (
     TARGETS,
     run_chain,
 )
-from kam_pictures import IMAGES, save
+from common import benchmark, pictures
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 SHARES = np.geomspace(0.01, 1, 40)
@@ -126,7 +122,7 @@ def draw(rows):
     axes[0].set(ylabel="symmetric KL")
     # Only A.3 has the other walk, and so all labels.
     figure.legend(*axes[2].get_legend_handles_labels(), loc="outside upper center", ncols=5)
-    save(figure, IMAGES, "ckam_kl.png")
+    pictures.save(figure, "ckam_kl.png")
 
 
 if __name__ == "__main__":

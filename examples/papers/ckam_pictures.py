@@ -6,9 +6,6 @@ A minute. Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis". One chain of ea
 paper's starts; of its evaluations the first 20 % tune those that are tuned.
 """
 
-import argparse
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from ckam_targets import (
@@ -22,9 +19,8 @@ from ckam_targets import (
     drive,
     run_chain,
 )
-from kam_pictures import save
+from common import pictures
 
-IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 SEED = 1
 CYCLES, CYCLE_LENGTH, RECORDED = 10, 1000, 600
 """Of figure 1: cycles, transitions in one, and draws of it."""
@@ -55,7 +51,7 @@ def draw_scales(directory):
         xlabel="transition", ylabel="ν", yscale="log", title="A.1: ten cycles of cKAM, and KAM"
     )
     figure.legend(loc="outside upper center", ncols=3)
-    save(figure, directory, "ckam_steps.png")
+    pictures.save(figure, "ckam_steps.png", directory)
 
 
 def draw_marginals(directory, draws):
@@ -77,7 +73,7 @@ def draw_marginals(directory, draws):
             axis.hist(x, np.linspace(low, high, 61), density=True, histtype="step", color=colour)
     for axis, sampler in zip(axes[:, 0], COLOURS, strict=True):
         axis.text(-0.04, 0.5, sampler, transform=axis.transAxes, ha="right", va="center")
-    save(figure, directory, "ckam_marginals.png")
+    pictures.save(figure, "ckam_marginals.png", directory)
 
 
 def draw_draws(directory, draws):
@@ -91,7 +87,7 @@ def draw_draws(directory, draws):
     for axis, (sampler, x) in zip(bottom.subplots(2, 4).flat, draws["A.1"].items(), strict=False):
         show(axis, "A.1", x)
         axis.set(title=f"A.1, {sampler}")
-    save(figure, directory, "ckam_draws.png", shaded=True)
+    pictures.save(figure, "ckam_draws.png", directory, shaded=True)
 
 
 def show(axis, name, x):
@@ -113,9 +109,7 @@ def show(axis, name, x):
 
 def main():
     """Run the chains, and draw all pictures."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--output", default=IMAGES, help="where to write; docs/images by default")
-    directory = parser.parse_args().output
+    directory = pictures.folder(__doc__)
     draws = {
         name: {
             sampler: run_chain(TARGETS[name], kind, EVALUATIONS[name], SEED, every=10).x

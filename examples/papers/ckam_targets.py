@@ -1,12 +1,8 @@
 """The cyclical KAM paper: its targets, its samplers' settings, and how a chain is run.
 
 Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis", sections 4.1 to 4.3 and tables 1 to 3. The
-targets are mixtures of normals, each with a PyMC model, a log-density, an exact sampler, and the
-symmetric Kullback-Leibler divergence between draws and truth.
-
-The other scripts import this file. Run, it checks the targets on exact draws:
-
-    python ckam_targets.py
+targets are mixtures of normals (mixtures.py). The other scripts import this file;
+tests/whole/test_paper_targets.py checks the targets on exact draws.
 """
 
 import time
@@ -15,129 +11,36 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import pymc as pm
-import pytensor.tensor as pt
-from scipy import special, stats
+from common import benchmark
+from mixtures import Mixture
 
 import pymc_kameleon as pk
 
 # ---- targets ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """Σ w_k N(μ_k, v_k I), once or for several blocks of coordinates independently.
-
-    Parameters
-    ----------
-    weights : tuple of float
-        w_k.
-    means : tuple of tuple of float
-        μ_k.
-    variances : tuple of float
-        v_k.
-    start : tuple of float
-        Where the paper's chains start.
-    bins : (float, float, int)
-        From, to, and number of the bins of every coordinate; the outer ones are open.
-    copies : int, optional
-        Blocks of coordinates.
-    """
-
-    weights: tuple
-    means: tuple
-    variances: tuple
-    start: tuple
-    bins: tuple
-    copies: int = 1
-
-    @property
-    def d(self):
-        """Dimension."""
-        return len(self.start)
-
-    def log_terms(self, blocks):
-        """Return log w_k N(x; μ_k, v_k I) up to a constant; blocks (…, 1, d) become (…, K)."""
-        means, variances = np.array(self.means), np.array(self.variances)
-        constants = np.log(self.weights) - means.shape[1] / 2 * np.log(variances)
-        return constants - ((blocks - means) ** 2).sum(axis=-1) / (2 * variances)
-
-    def log_density(self, x):
-        """Log-density at points (n, d), up to a constant."""
-        terms = self.log_terms(np.reshape(x, (len(x), self.copies, 1, -1)))
-        return special.logsumexp(terms, axis=-1).sum(axis=-1)
-
-    def symbolic_log_density(self, x):
-        """Log-density of a PyTensor vector, up to a constant."""
-        terms = self.log_terms(x.reshape((self.copies, 1, self.d // self.copies)))
-        return pt.sum(pt.logsumexp(terms, axis=-1))
-
-    def model(self):
-        """Return it as a PyMC model, with one variable x."""
-        with pm.Model() as model:
-            x = pm.Flat("x", shape=self.d)
-            pm.Potential("mixture", self.symbolic_log_density(x))
-        return model
-
-    def draw(self, rng, n):
-        """Draw n exact points (n, d)."""
-        k = rng.choice(len(self.weights), (n, self.copies), p=self.weights)
-        noise = rng.normal(size=(n, self.copies, self.d // self.copies))
-        x = np.array(self.means)[k] + np.sqrt(self.variances)[k][..., None] * noise
-        return x.reshape(n, self.d)
-
-    def marginal(self, x):
-        """Density of the first coordinate at points (n,)."""
-        means = np.array(self.means)[:, 0]
-        return stats.norm.pdf(x[:, None], means, np.sqrt(self.variances)) @ self.weights
-
-    def bin_probabilities(self):
-        """Exact probabilities of the bins, (d, B)."""
-        means = np.tile(np.array(self.means), self.copies).T[..., None]
-        scales = np.sqrt(self.variances)[:, None]
-        inner = np.linspace(*self.bins[:2], self.bins[2] + 1)[1:-1]
-        below = self.weights @ stats.norm.cdf(inner, means, scales)
-        above = self.weights @ stats.norm.sf(inner, means, scales)
-        from_below = np.diff(below, prepend=0.0, append=1.0)
-        from_above = -np.diff(above, prepend=1.0, append=0.0)
-        # Differences of numbers near 1 would be 0 far out.
-        return np.where(np.cumsum(from_below, axis=1) < 0.5, from_below, from_above)
-
-    def symmetric_kl(self, x):
-        """Return Σ_b (p_b − q_b) log(p_b/q_b), mean over coordinates.
-
-        Parameters
-        ----------
-        x : (N, d) float64
-            Draws. Of B bins one with n_b draws has q_b = (n_b + 1/2)/(N + B/2).
-        """
-        low, high, n_bins = self.bins
-        p = self.bin_probabilities()
-        places = ((x - low) * (n_bins / (high - low))).clip(0, n_bins - 1).astype(int)
-        places += n_bins * np.arange(self.d)
-        counts = np.bincount(places.ravel(), minlength=p.size).reshape(p.shape)
-        q = (counts + 0.5) / (len(x) + n_bins / 2)
-        return np.sum((p - q) * np.log(p / q), axis=1).mean()
+def normal(mean, bins):
+    """Return one normal with unit variances, whose chains start at 0."""
+    return Mixture((1,), (mean,), ((1,) * len(mean),), (0,) * len(mean), bins)
 
 
 def two_modes(weight=0.5):
     """A.1, whose modes at (-8, 0) and (8, 0) have variances 0.5 and 2; the weight of the first."""
-    return Mixture(
-        (weight, 1 - weight), ((-8, 0), (8, 0)), (0.5, 2), start=(-8, 0), bins=(-14, 14, 112)
-    )
+    variances = ((0.5, 0.5), (2, 2))
+    return Mixture((weight, 1 - weight), ((-8, 0), (8, 0)), variances, (-8, 0), (-14, 14, 112))
 
 
 def five_modes():
     """A.2, five normals that overlap, farther and farther out and wider and wider."""
     i = np.arange(1, 6)
-    means = tuple((2.5 * (k - 1),) * 2 for k in i)
-    return Mixture((0.2,) * 5, means, tuple(np.sqrt(i)), start=(0, 0), bins=(-6, 18, 96))
+    means, variances = (tuple((x, x) for x in own) for own in (2.5 * (i - 1), np.sqrt(i)))
+    return Mixture((0.2,) * 5, means, variances, start=(0, 0), bins=(-6, 18, 96))
 
 
 def lattice(d=32):
     """A.3, 5 modes in each coordinate; the paper prints the mean 15 twice, and -15 is meant."""
     means = tuple((mean,) for mean in (-30, -15, 0, 15, 30))
-    return Mixture((0.2,) * 5, means, (15,) * 5, start=(0,) * d, bins=(-45, 45, 90), copies=d)
+    return Mixture((0.2,) * 5, means, ((15,),) * 5, (0,) * d, bins=(-45, 45, 90), copies=d)
 
 
 TARGETS = {"A.1": two_modes(), "A.2": five_modes(), "A.3": lattice()}
@@ -276,12 +179,8 @@ def build(target, sampler, every):
 
 def drive(step, target, tune, draws, seed):
     """Generate the draws of a chain from the paper's start, and their statistics."""
-    point = {"x": np.array(target.start, float)}
-    step.setup_chain(np.random.default_rng(seed), tune, draws)
-    for i in range(tune + draws):
-        if i == tune:
-            step.stop_tuning()
-        point, [statistics] = step.step(point)
+    start = {"x": np.array(target.start, float)}
+    for point, statistics in benchmark.driven(step, start, tune, draws, seed):
         yield point["x"], statistics
 
 
@@ -298,20 +197,3 @@ def run_chain(target, sampler, evaluations, seed, every=1):
         if i >= tune:
             rows.append((x, used, time.perf_counter() - start))
     return Chain(*map(np.array, zip(*rows, strict=True)))
-
-
-def main():
-    """Print what exact draws give: symmetric KL, and whether model and log-density agree."""
-    n = 100_000
-    print(f"{n:,} exact draws: N × KL should be near the number of bins, less 1; in A.1 above it,")
-    print("for in many of its bins no draws are expected, and half a one is counted.\n")
-    print(f"{'target':<8}{'bins':>5}{'N × KL':>8}{'model - log-density':>22}")
-    for name, target in TARGETS.items():
-        x = target.draw(np.random.default_rng(1), n)
-        logp = target.model().compile_logp()
-        difference = max(abs(logp({"x": row}) - target.log_density(row[None])[0]) for row in x[:99])
-        print(f"{name:<8}{target.bins[2]:>5}{n * target.symmetric_kl(x):>8.1f}{difference:>22.0e}")
-
-
-if __name__ == "__main__":
-    main()

@@ -15,7 +15,6 @@ in eight dimensions with its mean at 0, where CyclicalKAM finds symmetries, and 
 """
 
 import random
-import sys
 import time
 from functools import partial
 from itertools import product
@@ -28,16 +27,14 @@ from ckam_targets import (
     EXACT,
     PUBLISHED,
     SAMPLERS,
-    Mixture,
     Sampler,
+    normal,
     run_chain,
     two_modes,
 )
+from common import benchmark
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 EVALUATIONS = 100_000
@@ -47,8 +44,8 @@ WALKERS = 50
 PARTICLES = 2000
 
 NORMALS = {
-    "mean at 0": Mixture((1,), ((0,) * 8,), (1,), start=(0,) * 8, bins=(-5, 5, 50)),
-    "mean elsewhere": Mixture((1,), (tuple(range(1, 9)),), (1,), (0,) * 8, bins=(-5, 15, 50)),
+    "mean at 0": normal((0,) * 8, bins=(-5, 5, 50)),
+    "mean elsewhere": normal(tuple(range(1, 9)), bins=(-5, 15, 50)),
 }
 NORMAL_SAMPLERS = {"KAM": Sampler(pk.KAM), EXACT: Sampler(pk.CyclicalKAM)}
 SEEDS = 5
@@ -140,13 +137,13 @@ def measure(weight, sampler):
     return {"estimates": benchmark.rounded(estimates), "seconds": benchmark.rounded(seconds)}
 
 
-def measure_price(normal):
+def measure_price(name):
     """Return effective draws per transition of the worst coordinate, medians of chains."""
     found = {}
-    for name, sampler in NORMAL_SAMPLERS.items():
-        chains = [run_chain(NORMALS[normal], sampler, 50_000, seed) for seed in range(SEEDS)]
+    for label, sampler in NORMAL_SAMPLERS.items():
+        chains = [run_chain(NORMALS[name], sampler, 50_000, seed) for seed in range(SEEDS)]
         ess = [min(az.ess(x[None]) for x in chain.x.T) / len(chain.x) for chain in chains]
-        found[name] = benchmark.rounded(np.median(ess))
+        found[label] = benchmark.rounded(np.median(ess))
     return found
 
 
@@ -181,8 +178,8 @@ def plan(options):
     """Yield what is to be run."""
     for w, name in [*product((0.2, 0.5), RUNS), (0.8, EXACT)]:
         yield {"weight": w, "sampler": name}, partial(measure, w, name)
-    for normal in NORMALS:
-        yield {"normal": normal}, partial(measure_price, normal)
+    for name in NORMALS:
+        yield {"normal": name}, partial(measure_price, name)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ before this package. Three variants:
 Autocorrelation times (ACT) are draws per effective draw, by ArviZ for means.
 """
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -28,11 +27,9 @@ from cmtm_targets import (
     run_chain,
     squared_jump,
 )
+from common import benchmark
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 FIRST = 2.0 ** np.arange(-10, 10)

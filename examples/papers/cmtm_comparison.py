@@ -16,19 +16,14 @@ evaluations is of the draws that are kept; a sweep's seconds are those of compil
 evaluations take long, ESS per evaluation is what counts.
 """
 
-import sys
 from pathlib import Path
 
-import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 from cmtm_targets import BANANA, LARGE, SWEEPS, run_chain, seconds_per_sweep
-from kam_pictures import IMAGES, save
+from common import benchmark, pictures
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 CHAINS, DRAWS = 40, SWEEPS // 2
@@ -97,7 +92,7 @@ def measure(target, sampler):
 
 def effective_sizes(x):
     """Effective draws of one chain, (d,), for the means of chains x (chains, n, d)."""
-    return np.array([az.ess(x[:, :, k], method="mean") for k in range(x.shape[2])]) / len(x)
+    return benchmark.ess_of_means(x) / len(x)
 
 
 def jackknife(values):
@@ -147,7 +142,7 @@ def draw(rows):
         axis.grid(axis="x", alpha=0.3)
     axes[0].set_yticks(range(len(rows)), [row["sampler"] for row in rows])
     axes[0].set(ylim=(len(rows) - 0.5, -0.5))
-    save(figure, IMAGES, "cmtm_mixture20.png")
+    pictures.save(figure, "cmtm_mixture20.png")
 
 
 def plan(options):

@@ -13,7 +13,6 @@ tries with scales 1, 2, 4, 8, 16 that stay as they are. Four minutes: 8 chains o
    and autocorrelation times, which it leaves out.
 """
 
-import sys
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -21,12 +20,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from cmtm_targets import SMALL, autocorrelation_times, run_chain, squared_jump
-from kam_pictures import IMAGES, save
+from common import benchmark, pictures
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 SCALES = np.array([1, 2, 4, 8, 16])
@@ -152,7 +148,7 @@ def draw_frequencies(selected):
         axis.set_xticks(place, SCALES)
     axes[0].set(ylabel="selected")
     axes[0].legend(frameon=False)
-    save(figure, IMAGES, "cmtm_selection.png")
+    pictures.save(figure, "cmtm_selection.png")
 
 
 def draw_alphas(rows):
@@ -168,7 +164,7 @@ def draw_alphas(rows):
         axis.set(xlabel="α", ylim=(0, None), title=group[0] if len(group) == 1 else "")
     axes[-1].set(title="autocorrelation time")
     axes[-1].legend(frameon=False)
-    save(figure, IMAGES, "cmtm_alpha.png")
+    pictures.save(figure, "cmtm_alpha.png")
 
 
 if __name__ == "__main__":

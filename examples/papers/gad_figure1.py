@@ -15,19 +15,16 @@ adaptation, from L = 0.1/√d I:
 A minute.
 """
 
-import sys
 from functools import cache, partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from gad_targets import PAIR, gaussian_process, with_error
-from kam_pictures import BLUE, CONTOUR, IMAGES, RED, save
+from common import benchmark, pictures
+from gad_targets import PAIR, gaussian_process
+from kam_pictures import CONTOUR
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 PAPER_BETAS = {0.25: 7.4, 0.4: 2.2}
@@ -39,11 +36,9 @@ N_CHAINS = 20
 def adapt(step, d, seed, n):
     """Adapt a step for n iterations from N(0, I); return L and β at the end."""
     rng = np.random.default_rng(seed)
-    point = {"x": rng.normal(size=d)}
-    step.setup_chain(rng, n // step.steps_per_draw, 0)
-    for _ in range(n // step.steps_per_draw):
-        point, _ = step.step(point)
-    step.stop_tuning()
+    start = {"x": rng.normal(size=d)}
+    for _ in benchmark.driven(step, start, n // step.steps_per_draw, 0, rng):
+        pass
     return np.tril(step.parameters.factor), step.tuning.objective.beta[0]
 
 
@@ -89,7 +84,9 @@ def tables(rows):
     cells = []
     for target_accept, theirs in PAPER_BETAS.items():
         first, last = (by_place[target_accept, n] for n in LENGTHS)
-        betas, sizes = ([with_error(row[k], 2) for row in (first, last)] for k in ("beta", "size"))
+        betas, sizes = (
+            [benchmark.with_error(row[k], 2) for row in (first, last)] for k in ("beta", "size")
+        )
         deviation = f"{first['deviation']:.2f}"
         cells.append([target_accept, theirs, betas[0], deviation, sizes[0], betas[1], sizes[1]])
     return {benchmark.paper("gad"): {"final β": benchmark.table(titles, cells)}}
@@ -127,8 +124,8 @@ def draw(rows):
     for axis, (target_accept, (factor, beta)) in zip(
         left.subplots(2, 1, sharex=True, sharey=True), factors.items(), strict=True
     ):
-        show_ellipse(axis, np.linalg.cholesky(PAIR.covariance), RED, "target")
-        show_ellipse(axis, factor, BLUE, "$LL^⊤$")
+        show_ellipse(axis, np.linalg.cholesky(PAIR.covariance), pictures.RED, "target")
+        show_ellipse(axis, factor, pictures.BLUE, "$LL^⊤$")
         axis.set(title=f"acceptance {target_accept:g}: β = {beta:.1f}", ylabel="$x_2$")
         axis.set(aspect="equal", xlim=(-4.8, 4.8), ylim=(-4.8, 4.8))
     axis.set(xlabel="$x_1$")
@@ -139,14 +136,16 @@ def draw(rows):
         shown = axis.imshow(correlations(covariance), vmin=0, vmax=1, cmap="viridis")
         axis.set(title=f"correlations, {name}")
     right.colorbar(shown, ax=axes[0], shrink=0.9)
-    axes[1, 0].plot(np.sqrt(np.diag(target.covariance)), color=RED, ls="--", label="target")
-    axes[1, 0].plot(np.sqrt(np.diag(learned)), color=BLUE, label="learned")
+    axes[1, 0].plot(
+        np.sqrt(np.diag(target.covariance)), color=pictures.RED, ls="--", label="target"
+    )
+    axes[1, 0].plot(np.sqrt(np.diag(learned)), color=pictures.BLUE, label="learned")
     axes[1, 0].set(title="standard deviations", xlabel="coordinate", ylim=(0, None))
     axes[1, 0].legend(frameon=False, loc="lower right")
-    axes[1, 1].semilogy(np.linalg.eigvalsh(target.covariance)[::-1], color=RED, ls="--")
-    axes[1, 1].semilogy(np.linalg.eigvalsh(learned)[::-1], color=BLUE)
+    axes[1, 1].semilogy(np.linalg.eigvalsh(target.covariance)[::-1], color=pictures.RED, ls="--")
+    axes[1, 1].semilogy(np.linalg.eigvalsh(learned)[::-1], color=pictures.BLUE)
     axes[1, 1].set(title="eigenvalues", xlabel="rank")
-    save(figure, IMAGES, "gad_figure1.png")
+    pictures.save(figure, "gad_figure1.png")
 
 
 def show_ellipse(axis, factor, colour, label):

@@ -15,19 +15,15 @@ far: L may move by 0.15. CPU minutes with 1850 images: two; `--full`, seven.
 gad.md has what was run with `--full` and the test images.
 """
 
-import sys
 from functools import partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from gad_targets import effective_sizes, load_digits, run_chain
-from kam_pictures import IMAGES, save
+from common import benchmark, pictures
+from gad_targets import effective_sizes, learned_diagonal, load_digits, run_chain
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 FULL = [50_000, 20_000]
@@ -37,11 +33,6 @@ SAMPLERS = {
     "MALA": (pk.baselines.MALA, {"target_accept": 0.55}),
     "default": (pk.GadMALA, {}),
 }
-
-
-def learned_diagonal(step):
-    """Return the diagonal of sL, (d,)."""
-    return np.exp(step.parameters.log_scale[0]) * np.diag(step.parameters.factor)
 
 
 def measure(name, target, tune, draws, plot_dir):
@@ -89,14 +80,14 @@ def draw(directory, diagonal, x):
         shown = axis.imshow(values[:784].reshape(28, 28), cmap="viridis")
         figure.colorbar(shown, ax=axis, shrink=0.9)
         axis.set(title=title, xticks=[], yticks=[])
-    save(figure, directory, "gad_mnist.png", shaded=True)
+    pictures.save(figure, "gad_mnist.png", directory, shaded=True)
 
 
 def add_options(parser):
     """Add the options of this script."""
     parser.add_argument("--path", help="CSV file of fives and sixes")
     parser.add_argument("--full", action="store_true", help="50 000 + 20 000 iterations")
-    parser.add_argument("--plot-dir", default=IMAGES, help="docs/images by default")
+    parser.add_argument("--plot-dir", default=pictures.IMAGES, help="docs/images by default")
 
 
 def plan(options):

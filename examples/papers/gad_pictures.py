@@ -1,6 +1,6 @@
 """Pictures of adaptation on Neal's normal: traces, and the learned diagonals of L.
 
-    python gad_pictures.py [--plot-dir DIRECTORY]
+    python gad_pictures.py [--output DIRECTORY]
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019, figures 2
 and 3. The target's standard deviations are 0.01, 0.02 … 1, so the diagonal of a good L rises on a
@@ -8,13 +8,11 @@ straight line. One chain of each sampler, by the paper's protocol: 20 000 iterat
 20 000 that are kept, from N(0, I). A minute.
 """
 
-import argparse
-
 import matplotlib.pyplot as plt
 import numpy as np
+from common import pictures
 from gad_tables import SAMPLERS
-from gad_targets import NEAL, TUNE, run_chain
-from kam_pictures import BLUE, IMAGES, RED, save
+from gad_targets import NEAL, TUNE, learned_diagonal, run_chain
 
 SHOWN = {
     "AM": "AM",
@@ -26,11 +24,6 @@ SHOWN = {
 """Samplers, and what they are called."""
 
 TRUTH = np.arange(1, 101) / 100
-
-
-def learned_diagonal(step):
-    """Return the diagonal of L, with the scale of the proposal for AM, (d,)."""
-    return np.diag(step.parameters.factor) * np.exp(step.parameters.log_scale[0])
 
 
 def run():
@@ -59,16 +52,16 @@ def draw_traces(directory, chains):
     exact = -np.log(TRUTH).sum() - NEAL.d / 2 * (1 + np.log(2 * np.pi))
     spread = np.sqrt(NEAL.d / 2)
     for (above, below), (name, chain) in zip(axes.T, chains.items(), strict=True):
-        above.plot(np.arange(1, TUNE + 1), chain.logp[:TUNE], lw=0.5, color=BLUE)
+        above.plot(np.arange(1, TUNE + 1), chain.logp[:TUNE], lw=0.5, color=pictures.BLUE)
         above.axhspan(exact - 2 * spread, exact + 2 * spread, color="0.8", zorder=0)
         above.set(title=SHOWN[name], xscale="log", xlabel="iteration", ylim=(-600, 80))
-        below.plot(chain.last[::10], lw=0.4, color=BLUE)
-        below.axvline(TUNE / 10, color=RED, ls=":", lw=1)
+        below.plot(chain.last[::10], lw=0.4, color=pictures.BLUE)
+        below.axvline(TUNE / 10, color=pictures.RED, ls=":", lw=1)
         below.set(xlabel="iteration", ylim=(-4.2, 4.2))
         below.set_xticks([0, 2000, 4000], ["0", "20 000", "40 000"])
     axes[0, 0].set(ylabel="log-density, adaptation")
     axes[1, 0].set(ylabel="$x_{100}$")
-    save(figure, directory, "gad_traces.png")
+    pictures.save(figure, "gad_traces.png", directory)
 
 
 def draw_diagonals(directory, diagonals):
@@ -78,22 +71,20 @@ def draw_diagonals(directory, diagonals):
     for axis, (name, diagonal) in zip(axes, diagonals.items(), strict=True):
         slope = diagonal @ TRUTH / (TRUTH @ TRUTH)
         axis.axhline(1, color="0.6", lw=1)
-        axis.plot(TRUTH, diagonal / (slope * TRUTH), ".", color=BLUE, ms=5)
+        axis.plot(TRUTH, diagonal / (slope * TRUTH), ".", color=pictures.BLUE, ms=5)
         axis.set(title=f"{SHOWN[name]}\n$c$ = {slope:.2f}", xlabel="$σ_i$", xlim=(0, 1.03))
         axis.set(yscale="log", yticks=[0.5, 1, 2], yticklabels=["0.5", "1", "2"], ylim=(0.4, 4))
         axis.minorticks_off()
     axes[0].set(ylabel="$L_{ii} / (c\\, σ_i)$")
-    save(figure, directory, "gad_diagonals.png")
+    pictures.save(figure, "gad_diagonals.png", directory)
 
 
 def main():
     """Run the chains, and draw the pictures."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--plot-dir", default=IMAGES, help="docs/images by default")
-    options = parser.parse_args()
+    directory = pictures.folder(__doc__)
     chains, diagonals = run()
-    draw_traces(options.plot_dir, chains)
-    draw_diagonals(options.plot_dir, diagonals)
+    draw_traces(directory, chains)
+    draw_diagonals(directory, diagonals)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ Python as in `pm.sample`, which costs some 60 µs per draw; "compiled" are those
 share. The paper's are of MATLAB on another machine: compare what is between samplers.
 """
 
-import sys
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,6 +34,7 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+from common import benchmark
 from gad_targets import (
     DRAWS,
     NEAL,
@@ -45,13 +45,9 @@ from gad_targets import (
     effective_sizes,
     load,
     run_chain,
-    with_error,
 )
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import benchmark
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -227,17 +223,8 @@ def run_pymc(sampler, target, seed, tune, draws):
     with target.model():
         step = sampler.kind(**masses, **sampler.options)
         begin = time.process_time()
-        trace = pm.sample(
-            draws=draws,
-            tune=tune,
-            chains=1,
-            cores=1,
-            step=step,
-            initvals=start,
-            random_seed=seed,
-            progressbar=False,
-            compute_convergence_checks=False,
-        )
+        own = {"chains": 1, "step": step, "initvals": start, "random_seed": seed}
+        trace = benchmark.sample_by_pymc(draws, tune=tune, **own)
         seconds = time.process_time() - begin
     statistics = trace["sample_stats"]
     which = "acceptance_rate" if "acceptance_rate" in statistics else "accept"
@@ -258,10 +245,11 @@ def rates(row):
 
 
 def number(*values):
-    """Return the mean of some chains' values, and its standard error."""
-    digits = 1 if np.mean(values) < 20 else 0
-    mean, *error = with_error(values, digits).split(" ")
-    return " ".join([mean if digits else benchmark.spaced(int(mean)), *error])
+    """Return the mean of some chains' values, and its standard error if there are several."""
+    mean = np.mean(values)
+    if len(values) > 1:
+        return benchmark.with_error(values, digits=1 if mean < 20 else 0)
+    return f"{mean:.1f}" if mean < 20 else benchmark.spaced(round(mean))
 
 
 def tables(rows):

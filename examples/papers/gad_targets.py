@@ -9,13 +9,10 @@ Data are CSV files, their last column the label, 0 or 1. They are searched in th
 from OpenML by scikit-learn, if it is installed and the machine is online; German credit in its
 numeric form and Caravan are not looked for there.
 
-The other scripts import this file. Run, it says what it finds, and checks the estimator of the
-effective sample size (ESS) on autoregressions, whose ESS is known:
-
-    python gad_targets.py [--data DIRECTORY]
+The other scripts import this file; tests/whole/test_paper_targets.py checks the estimator of the
+effective sample size (ESS) on autoregressions, whose ESS is known.
 """
 
-import argparse
 import os
 import time
 from dataclasses import dataclass
@@ -25,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from common import benchmark
 
 # ---- normals ------------------------------------------------------------------------------------
 
@@ -230,15 +228,11 @@ class Chain(NamedTuple):
 def run_chain(step, d, seed, tune=TUNE, draws=DRAWS):
     """Run a chain of one transition per draw from N(0, I)."""
     rng = np.random.default_rng(seed)
-    point = {"x": rng.normal(size=d)}
-    step.setup_chain(rng, tune, draws)
     x, accepted = np.empty((draws, d)), np.empty(draws)
     logp, last = np.empty((2, tune + draws))
     start = time.process_time()
-    for i in range(tune + draws):
-        if i == tune:
-            step.stop_tuning()
-        point, [statistics] = step.step(point)
+    chain = benchmark.driven(step, {"x": rng.normal(size=d)}, tune, draws, rng)
+    for i, (point, statistics) in enumerate(chain):
         logp[i], last[i] = statistics["model_logp"], point["x"][-1]
         if i >= tune:
             x[i - tune], accepted[i - tune] = point["x"], statistics["accept_share"]
@@ -249,15 +243,16 @@ def compiled_seconds(step, d, tune=TUNE, draws=DRAWS):
     """Return the CPU seconds of a chain, tuning included, without Python's share of each draw."""
     size, step.steps_per_draw = step.steps_per_draw, 1000
     rng = np.random.default_rng(1)
-    point = {"x": rng.normal(size=d)}
-    step.setup_chain(rng, tune // 1000, draws // 1000)
-    start = time.process_time()
-    for i in range((tune + draws) // 1000):
-        if i == tune // 1000:
-            step.stop_tuning()
-        point, _ = step.step(point)
+    start = {"x": rng.normal(size=d)}
+    chain = benchmark.driven(step, start, tune // 1000, draws // 1000, rng)
+    seconds = benchmark.seconds_of(chain).sum()
     step.steps_per_draw = size
-    return time.process_time() - start
+    return seconds
+
+
+def learned_diagonal(step):
+    """Return the diagonal of sL, the factor of the proposals' covariance with their scale, (d,)."""
+    return np.exp(step.parameters.log_scale[0]) * np.diag(step.parameters.factor)
 
 
 # ---- effective sample size ----------------------------------------------------------------------
@@ -280,43 +275,3 @@ def effective_size(x):
     pairs = (covariances / covariances[0]).reshape(-1, 2).sum(axis=1)
     monotone = np.minimum.accumulate(pairs)
     return n / max(1.0, -1 + 2 * monotone[monotone > 0].sum())
-
-
-def with_error(values, digits=0):
-    """Format the mean of some chains' values, and its standard error."""
-    if len(values) < 2:
-        return f"{np.mean(values):.{digits}f}"
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{np.mean(values):.{digits}f} ({error:.{digits}f})"
-
-
-def main():
-    """Say which data are there, and check the estimator of the ESS."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    add_data_option(parser)
-    options = parser.parse_args()
-    print("largest and smallest eigenvalue of the process (paper: 12.07 and 0.01): ", end="")
-    eigenvalues = np.linalg.eigvalsh(gaussian_process().covariance)
-    print(f"{eigenvalues[-1]:.2f} and {eigenvalues[0]:.2f}\n")
-    for name in SHAPES:
-        try:
-            regression = load(name, options.data)
-        except NoData as reason:
-            print(reason)
-            continue
-        n, ones = len(regression.labels), regression.labels.sum()
-        print(f"{name:<12}d = {regression.d:<4}{n:>5} rows, {ones:>4.0f} of them 1; ", end="")
-        print(f"condition number of the design {np.linalg.cond(regression.features):.1f}")
-    print("\nESS of 20 000 draws of autoregressions, exact n(1 − a)/(1 + a); mean of 20 (error)")
-    rng = np.random.default_rng(1)
-    for a in (0.0, 0.5, 0.9, 0.99):
-        x = np.empty((DRAWS, 20))
-        x[0] = rng.normal(size=20)
-        for i in range(1, DRAWS):
-            x[i] = a * x[i - 1] + np.sqrt(1 - a**2) * rng.normal(size=20)
-        exact = DRAWS * (1 - a) / (1 + a)
-        print(f"a = {a:<6g}{exact:>8.0f}{with_error(effective_sizes(x)):>16}")
-
-
-if __name__ == "__main__":
-    main()

@@ -13,18 +13,15 @@ matter: on B(0.03, 100) the deviations of KAM and of AM that stops changed by -0
 (0.04). --every 1 keeps all.
 """
 
-import sys
-import time
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from common import benchmark
 from kam_targets import TARGETS, deviations
 
 import pymc_kameleon as pk
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from benchmark import each, estimate, grouped, in_processes, main, paper, table
 
 FILE = Path(__file__).with_suffix(".json")
 D = 8
@@ -68,7 +65,7 @@ SAMPLERS = {
 
 def plan(options):
     """Yield what is to be run."""
-    for what, run in each(measure, target=TARGETS, sampler=SAMPLERS):
+    for what, run in benchmark.each(measure, target=TARGETS, sampler=SAMPLERS):
         yield what, partial(run, every=options.every, seeds=range(options.seeds))
 
 
@@ -85,37 +82,17 @@ def build(target, sampler, every=10, **options):
 
 
 def run_chain(step, target, seed):
-    """Run a chain by hand.
-
-    Returns
-    -------
-    x : (n, 8) float64
-        The states kept after the burn-in.
-    acceptance : float
-        Share of proposals accepted there.
-    seconds : float
-        What a transition took there; the median, for others may use the same core.
-    """
+    """Run a chain; return the states kept after the burn-in, (n, 8), and the acceptance there."""
     rng = np.random.default_rng(seed)
     n = ITERATIONS[target] // 2 // step.steps_per_draw
-    point = {"x": rng.normal(size=D)}
-    step.setup_chain(rng, n, n)
-    x, accepted, seconds = np.empty((n, D)), 0.0, np.empty(n)
-    for i in range(2 * n):
-        if i == n:
-            step.stop_tuning()
-        start = time.perf_counter()
-        point, [stats] = step.step(point)
-        if i >= n:
-            seconds[i - n] = time.perf_counter() - start
-            x[i - n] = point["x"]
-            accepted += stats["accept_share"]
-    return x, accepted / n, np.median(seconds) / step.steps_per_draw
+    chain = islice(benchmark.driven(step, {"x": rng.normal(size=D)}, n, n, rng), n, None)
+    x, accepted = zip(*((point["x"], stats["accept_share"]) for point, stats in chain), strict=True)
+    return np.array(x), np.mean(accepted)
 
 
 def measure_chain(target, sampler, every, seed):
     """Return acceptance, |mean| and the mean deviation of the quantiles in % of one chain."""
-    x, acceptance, _ = run_chain(build(target, sampler, every), target, seed)
+    x, acceptance = run_chain(build(target, sampler, every), target, seed)
     return acceptance, np.linalg.norm(x.mean(axis=0)), deviation(TARGETS[target], x)
 
 
@@ -126,7 +103,7 @@ def deviation(target, x):
 
 def measure(target, sampler, every=10, seeds=()):
     """Return means over chains, and the standard error of the deviation."""
-    chains = np.array(in_processes(measure_chain, target, sampler, every, seeds=seeds))
+    chains = np.array(benchmark.in_processes(measure_chain, target, sampler, every, seeds=seeds))
     acceptance, norm, deviation = chains.mean(axis=0)
     error = chains[:, 2].std(ddof=1) / np.sqrt(len(chains))
     found = {"acceptance": acceptance, "mean": norm, "deviation": deviation, "error": error}
@@ -135,20 +112,20 @@ def measure(target, sampler, every=10, seeds=()):
 
 def tables(rows):
     """Return the tables of the pages: all, and the quantiles of KAM and of others that stop."""
-    found, long, short = grouped(rows, "target", "sampler"), [], []
+    found, long, short = benchmark.grouped(rows, "target", "sampler"), [], []
     for sampler in SAMPLERS:
         own = [found[target, sampler][0] for target in TARGETS]
-        quantiles = [estimate(row["deviation"], row["error"], 2) for row in own]
+        quantiles = [benchmark.estimate(row["deviation"], row["error"], 2) for row in own]
         both = zip(quantiles, own, strict=True)
         long.append([sampler, *(x for cell, row in both for x in (cell, f"{row['mean']:.1f}"))])
         if "never stops" not in sampler:
             short.append([sampler, *quantiles])
     titles = ["sampler", *(f"{target}: quantiles | mean" for target in TARGETS)]
     return {
-        paper("kam"): {"figure 5": table(titles, long)},
-        "kam.md": {"figure 5": table(["sampler", *TARGETS], short)},
+        benchmark.paper("kam"): {"figure 5": benchmark.table(titles, long)},
+        "kam.md": {"figure 5": benchmark.table(["sampler", *TARGETS], short)},
     }
 
 
 if __name__ == "__main__":
-    main(FILE, plan, tables, seeds=20, add_options=add_options)
+    benchmark.main(FILE, plan, tables, seeds=20, add_options=add_options)

@@ -1,6 +1,6 @@
 """Figure 7 of the KAM paper: how mean and median converge on the strongly twisted banana.
 
-    python kam_figure7.py [--chains 20] [--output FILE]
+    python kam_figure7.py [--output DIRECTORY]
 
 About two minutes on two cores. Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel
 adaptive Metropolis-Hastings", ICML 2014, appendix B. B(0.1, 100) in 8 dimensions, 40 000 iterations
@@ -8,21 +8,14 @@ after 40 000 of burn-in, as in figure 5; the bars are 80 % confidence intervals 
 chains.
 """
 
-import argparse
-import sys
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
+from common import benchmark, pictures
 from kam_figure5 import ITERATIONS, KAM, build, run_chain
 from kam_targets import LEVELS, TARGETS, deviations
 from scipy import stats
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from benchmark import in_processes
-
-OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "images" / "kam_figure7.png"
-TARGET = "B(0.1, 100)"
+TARGET, N_CHAINS = "B(0.1, 100)", 20
 SAMPLERS = {
     "SM": "black",
     "AM-FS, never stops, t^-1/2": "tab:orange",
@@ -39,7 +32,7 @@ MEDIAN = list(LEVELS).index(0.5)
 def measure(sampler, seed):
     """Return |mean| and the deviation of the 0.5-quantile in %, at all checkpoints of one chain."""
     step = build(TARGET, sampler)
-    x, _, _ = run_chain(step, TARGET, seed)
+    x, _ = run_chain(step, TARGET, seed)
     level = TARGETS[TARGET].level(x)
     ends = CHECKPOINTS // step.steps_per_draw
     norms = [np.linalg.norm(x[:end].mean(axis=0)) for end in ends]
@@ -55,15 +48,11 @@ def interval(chains):
 
 def main():
     """Run the chains, draw the picture, and print where they end."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--chains", type=int, default=20)
-    parser.add_argument("--output", default=OUTPUT, help="docs/images/kam_figure7.png by default")
-    options = parser.parse_args()
-
+    directory = pictures.folder(__doc__)
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
-    print(f"{TARGET}, {options.chains} chains, 80 % intervals after {ITERATIONS[TARGET]:,} in all")
+    print(f"{TARGET}, {N_CHAINS} chains, 80 % intervals after {ITERATIONS[TARGET]:,} in all")
     for i, (sampler, colour) in enumerate(SAMPLERS.items()):
-        chains = np.array(in_processes(measure, sampler, seeds=range(options.chains)))
+        chains = np.array(benchmark.in_processes(measure, sampler, seeds=range(N_CHAINS)))
         means, widths = interval(chains)
         for axis, mean, width in zip(axes, means, widths, strict=True):
             x = (CHECKPOINTS + 150 * (i - 2)) / 1000
@@ -79,8 +68,7 @@ def main():
     for axis in axes:
         axis.set(xlabel="thousands of iterations after the burn-in", ylim=(0, None))
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
-    figure.savefig(options.output, dpi=100)
-    print(f"{Path(options.output).name} written")
+    pictures.save(figure, "kam_figure7.png", directory)
 
 
 if __name__ == "__main__":

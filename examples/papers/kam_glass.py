@@ -1,8 +1,8 @@
 """Figures 3 and 4 of the KAM paper: hyperparameters of a Gaussian process classifier of UCI Glass.
 
-    python kam_glass.py                4 chains of 10 000 iterations each; some 10 minutes
-    python kam_glass.py --chains 10    those of kam.md, whose tables it writes; half an hour
-    python kam_glass.py --full         10 chains of 100 000 and the paper's benchmark; some 8 hours
+    python kam_glass.py                   10 chains of 10 000 iterations each; half an hour
+    python kam_glass.py --full --json FILE    of 100 000, and the paper's benchmark; some 8 hours
+    python kam_glass.py --picture         draws figure 4; figure 3 is drawn with the benchmark
 
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings",
 ICML 2014, section 5.1. Window glass or not, 214 pieces, nine features; θ_d = log ℓ_d², d = 1 … 9,
@@ -22,10 +22,8 @@ The data are glass.csv in the folder of `--data`, or of the environment variable
 header, nine features, the type of glass 1 … 7, and a last column that is 1 for types 1 to 4.
 """
 
-import argparse
-import logging
-import sys
 import time
+from functools import cache, partial
 from itertools import combinations_with_replacement
 from math import factorial
 from pathlib import Path
@@ -34,18 +32,15 @@ import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
+from common import benchmark, pictures
 from gad_targets import add_data_option, read
 from gp_classification import LogMarginalLikelihood
-from kam_pictures import IMAGES, save
 
 import pymc_kameleon as pk
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import benchmark
-
 FILE = Path(__file__).with_suffix(".json")
-STORED, LOOKS = (10, 10_000), (0.3, 0.5, 1)
-"""Chains and iterations of the runs in kam.md; shares after which to look at the MMD."""
+LOOKS = (0.3, 0.5, 1)
+"""Shares of the iterations after which to look at the MMD."""
 D, EVERY = 9, 20
 
 PAPER = {"whiten": False, "gamma": 0.2, "n_subsample": 1000, "target_accept": 0.234}
@@ -61,42 +56,36 @@ SAMPLERS = {
 COLOURS = ["#999999", "#0072B2", "#009E73", "#D55E00", "#E69F00"]
 
 
-def main():
-    """Run all that is not there yet; print the tables, and draw the pictures."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def add_options(parser):
+    """Add the options of this script."""
+    add_data_option(parser)
     parser.add_argument("--full", action="store_true", help="the paper's numbers of iterations")
     parser.add_argument("--runs", default="kam_glass_runs", type=Path, help="folder of the stores")
-    parser.add_argument("--output", default=IMAGES, type=Path, help="folder of the pictures")
-    parser.add_argument("--chains", type=int, help="of each sampler; 4, or with --full 10")
     parser.add_argument("--cores", type=int, help="chains at a time")
-    add_data_option(parser)
-    options = parser.parse_args()
-    logging.getLogger("pymc").setLevel(logging.WARNING)
-    model = build(*load(options.data))
+    parser.add_argument("--costs", action="store_true", help="of KAM's own arithmetic")
 
+
+def plan(options):
+    """Yield the samplers."""
     n = 100_000 if options.full else 10_000
-    chains = options.chains or (10 if options.full else 4)
-    long = benchmark_of(model, options)
+    for name in SAMPLERS:
+        yield {"sampler": name}, partial(measure, name, n, options)
+    if options.costs:
+        show_costs(build(options.data))
+
+
+def measure(name, n, options):
+    """Return the row of a sampler: n iterations of each chain, of which a fifth is burn-in."""
+    cls, arguments = SAMPLERS[name]
+    alone = {"pool_tuning": False} if cls.learns_together else {}
+    step = cls(
+        model=build(options.data), pseudo_marginal=True, steps_per_draw=EVERY, **alone, **arguments
+    )
+    path = options.runs / f"{slug(name)}-{options.seeds}-{n}.zarr"
+    dt = run(step, path, n, options.seeds, options.cores, seed=1)
+    long = benchmark_of(options.data, options.full, options.runs, options.cores)
     features = cubic_features(long).mean(axis=(0, 1)), long.mean(axis=(0, 1))
-    show_benchmark(long)
-    print(f"{chains} chains of {n:,} iterations, of which {n // 5:,} are burn-in")
-    rows = []
-    for name, (cls, arguments) in SAMPLERS.items():
-        alone = {"pool_tuning": False} if cls.learns_together else {}
-        step = cls(model=model, pseudo_marginal=True, steps_per_draw=EVERY, **alone, **arguments)
-        path = options.runs / f"{slug(name)}-{chains}-{n}.zarr"
-        dt = run(step, path, n, chains, options.cores, seed=1)
-        found = discrepancies(dt["posterior"]["theta"].values, *features)
-        rows.append({"sampler": name} | summary(dt, n, *found) | benchmark.when_and_where())
-        print(rows[-1], flush=True)
-    for lines in tables(rows)[benchmark.paper("kam")].values():
-        print(*lines, sep="\n")
-    if (chains, n) == STORED:
-        benchmark.save(FILE, rows)
-        benchmark.write(tables(rows))
-    show_costs(model)
-    draw_projection(options.output, long)
-    draw_ends(options.output, rows)
+    return summary(dt, n, *discrepancies(dt["posterior"]["theta"].values, *features))
 
 
 # ---- the model ----------------------------------------------------------------------------------
@@ -112,8 +101,10 @@ def load(folder):
     return np.linalg.solve(factor, features.T).T, np.where(labels == 1, 1.0, -1.0)
 
 
-def build(x, y):
+@cache
+def build(folder):
     """Return the model of θ."""
+    x, y = load(folder)
     with pm.Model() as model:
         theta = pm.Normal("theta", sigma=np.sqrt(5), shape=D)
         likelihood = LogMarginalLikelihood(n_samples=100)
@@ -142,17 +133,18 @@ def run(step, path, n, chains, cores, seed, start=0.0):
     return dt
 
 
-def benchmark_of(model, options):
-    """Return draws (chains, draws, 9) of a long run; the paper's is of 30 random walks."""
-    if options.full:
-        step = pk.baselines.RWM(model=model, pseudo_marginal=True, steps_per_draw=EVERY)
-        n, chains = 500_000, 30
-    else:
-        step = pk.GAM(model=model, pseudo_marginal=True, steps_per_draw=EVERY, target_accept=0.234)
-        n, chains = 30_000, 6
-    path = options.runs / f"benchmark-{n}.zarr"
-    dt = run(step, path, n, chains, options.cores, seed=2, start=None)
-    return dt["posterior"]["theta"].values
+@cache
+def benchmark_of(folder, full, runs, cores):
+    """Return draws (chains, draws, 9) of a long run, and draw them; the paper's is of 30 walks."""
+    kind, options, n, chains = pk.GAM, {"target_accept": 0.234}, 30_000, 6
+    if full:
+        kind, options, n, chains = pk.baselines.RWM, {}, 500_000, 30
+    step = kind(model=build(folder), pseudo_marginal=True, steps_per_draw=EVERY, **options)
+    dt = run(step, runs / f"benchmark-{n}.zarr", n, chains, cores, seed=2, start=None)
+    theta = dt["posterior"]["theta"].values
+    show_benchmark(theta)
+    draw_projection(theta)
+    return theta
 
 
 def slug(name):
@@ -259,31 +251,25 @@ def show_costs(model):
 
 def seconds_per_transition(step):
     """Return the CPU time of a transition after tuning."""
-    step.setup_chain(np.random.default_rng(1), 20, 20)
-    point, seconds = {"theta": np.zeros(D)}, []
-    for i in range(40):
-        if i == 20:
-            step.stop_tuning()
-        start = time.thread_time()
-        point, _ = step.step(point)
-        seconds.append((time.thread_time() - start) / step.steps_per_draw)
-    return np.median(seconds[20:])
+    chain = benchmark.driven(step, {"theta": np.zeros(D)}, 20, 20, seed=1)
+    seconds = benchmark.seconds_of(chain, time.thread_time)
+    return np.median(seconds[20:]) / step.steps_per_draw
 
 
 # ---- pictures -----------------------------------------------------------------------------------
 
 
-def draw_projection(directory, theta):
+def draw_projection(theta):
     """Draw figure 3: dimensions 2 and 7 of the benchmark."""
     states = theta.reshape(-1, D)
     states = states[:: max(1, len(states) // 8000)]
     figure, axes = plt.subplots(figsize=(5, 4), layout="constrained")
     axes.plot(states[:, 1], states[:, 6], ".", markersize=1.5, alpha=0.4, color=COLOURS[1])
     axes.set(xlabel="θ₂", ylabel="θ₇", title="Logarithms of squared length scales")
-    save(figure, directory, "kam_figure3.png", shaded=True)
+    pictures.save(figure, "kam_figure3.png", shaded=True)
 
 
-def draw_ends(directory, rows):
+def draw(rows):
     """Draw figure 4: the MMD over iterations, and the distance of means in the end."""
     size = {"figsize": (9, 3.8), "layout": "constrained", "width_ratios": (2, 1)}
     figure, (left, right) = plt.subplots(1, 2, **size)
@@ -304,8 +290,8 @@ def draw_ends(directory, rows):
     right.set(xlim=(0, None), title=f"after {benchmark.spaced(int(looks[-1]))}")
     right.grid(alpha=0.3)
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=len(rows))
-    save(figure, directory, "kam_figure4.png", shaded=True)
+    pictures.save(figure, "kam_figure4.png", shaded=True)
 
 
 if __name__ == "__main__":
-    main()
+    benchmark.main(FILE, plan, tables, seeds=10, draw=draw, add_options=add_options)

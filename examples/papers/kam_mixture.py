@@ -13,13 +13,13 @@ coordinates'. Seconds are those of the fastest chain after the burn-in, without 
 besides its transitions. Deviation: of the quantiles, in %, with its standard error.
 """
 
-import sys
 import time
 from functools import lru_cache, partial
 from pathlib import Path
 
 import arviz as az
 import numpy as np
+from common import benchmark
 from kam_figure5 import ITERATIONS, deviation, run_chain
 from kam_targets import TARGETS
 
@@ -29,9 +29,6 @@ from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import accept_capped, log_uniform
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.kameleon import kam, pca_kam
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from benchmark import each, estimate, in_processes, main, paper, spaced, table
 
 FILE = Path(__file__).with_suffix(".json")
 TARGET = "B(0.03, 100)"
@@ -100,7 +97,7 @@ def build(sampler):
 def measure_chain(sampler, seed):
     """Return draws, acceptance and seconds per transition of one chain."""
     step = build(sampler)
-    x, acceptance, _ = run_chain(step, TARGET, seed)
+    x, acceptance = run_chain(step, TARGET, seed)
     step.steps_per_draw, seconds = 1000, []  # of a draw of ten most is overhead
     for _ in range(20):
         start = time.perf_counter()
@@ -112,13 +109,13 @@ def measure_chain(sampler, seed):
 
 def plan(options):
     """Yield what is to be run."""
-    for what, run in each(measure, density=SAMPLERS):
+    for what, run in benchmark.each(measure, density=SAMPLERS):
         yield what, partial(run, seeds=range(options.seeds))
 
 
 def measure(density, seeds=()):
     """Return what all chains gave."""
-    chains = in_processes(measure_chain, density, seeds=seeds)
+    chains = benchmark.in_processes(measure_chain, density, seeds=seeds)
     x, acceptance, seconds = map(np.array, zip(*chains, strict=True))
     evaluations = ITERATIONS[TARGET] // 2 * len(x)
     deviations = [deviation(TARGETS[TARGET], one) for one in x]
@@ -138,12 +135,12 @@ def tables(rows):
     for row in rows:
         ess, took = 1000 * row["per_evaluation"], row["microseconds"]
         cells = [row["density"], f"{row['acceptance']:.2f}", f"{ess:.2f}", f"{took:.1f}"]
-        rate = spaced(round(1000 * ess / took))
-        lines.append([*cells, rate, estimate(row["deviation"], row["error"], 1)])
+        rate = benchmark.spaced(round(1000 * ess / took))
+        lines.append([*cells, rate, benchmark.estimate(row["deviation"], row["error"], 1)])
     titles = ["acceptance", "ESS per 1000 evaluations", "µs per transition", "ESS per second"]
-    lines = table(["proposal density", *titles, "deviation, %"], lines)
-    return {page: {"mixture density": lines} for page in (paper("kam"), "kam.md")}
+    lines = benchmark.table(["proposal density", *titles, "deviation, %"], lines)
+    return {page: {"mixture density": lines} for page in (benchmark.paper("kam"), "kam.md")}
 
 
 if __name__ == "__main__":
-    main(FILE, plan, tables, seeds=40)
+    benchmark.main(FILE, plan, tables, seeds=40)

@@ -9,19 +9,16 @@ its pictures were drawn. In two dimensions those that give the usual acceptance 
 target and show nothing, so here the chain is tuned to 0.7, with a bandwidth of 3.
 """
 
-import argparse
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from common import benchmark, pictures
 from kam_targets import Banana, Flower
-from PIL import Image
 
 import pymc_kameleon as pk
 
-IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 SETTINGS = {
     "whiten": False,
     "gamma": 0.2,
@@ -42,10 +39,6 @@ CONTOUR = np.sqrt(-2 * np.log(1 - 0.95))
 """Radius of the circle that has 95 % of a standard normal in two dimensions."""
 
 N_DIRECTIONS = 4
-DPI = 200
-"""Twice the pixels that pages show pictures with, so that they are sharp on fine screens."""
-BLUE, RED, GREEN = "#0072B2", "#D55E00", "#009E73"
-"""Of the palette of Okabe and Ito, which people tell apart who do not see red or green."""
 
 
 @dataclass
@@ -100,11 +93,9 @@ class Proposal:
 
 def tune(step, target):
     """Tune a step by hand, from a point of its target."""
-    step.setup_chain(np.random.default_rng(SEED), TUNE, 0)
-    point = {"x": target.draw(np.random.default_rng(SEED), 1)[0]}
-    for _ in range(TUNE):
-        point, _ = step.step(point)
-    step.stop_tuning()
+    start = {"x": target.draw(np.random.default_rng(SEED), 1)[0]}
+    for _ in benchmark.driven(step, start, TUNE, 0, SEED):
+        pass
     return step
 
 
@@ -139,7 +130,7 @@ def show_target(axis, target, z):
     """Show the density, and z upon it."""
     density = np.exp(target.log_density(grid(target)))
     show_values(axis, target, density, cmap="Greys", vmax=1.6)
-    axis.plot(*z.T, ".", color=BLUE, ms=3, alpha=0.7, label="earlier draws, z")
+    axis.plot(*z.T, ".", color=pictures.BLUE, ms=3, alpha=0.7, label="earlier draws, z")
 
 
 def show_contour(axis, proposal, x, **options):
@@ -147,25 +138,7 @@ def show_contour(axis, proposal, x, **options):
     angle = np.linspace(0, 2 * np.pi, 100)
     circle = CONTOUR * np.stack([np.cos(angle), np.sin(angle)])
     ellipse = x[:, None] + np.linalg.cholesky(proposal.covariance(x)) @ circle
-    axis.plot(*ellipse, color=RED, **options)
-
-
-def save(figure, directory, name, *, shaded=False):
-    """Write the picture in few colours, which makes it small, and say how large it is.
-
-    Lines and dots keep their colours; of a `shaded` picture the smooth shades are kept instead.
-    """
-    path = Path(directory) / name
-    figure.set_dpi(DPI)
-    figure.canvas.draw()
-    picture = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")
-    colours, method = (
-        (128, Image.Quantize.MEDIANCUT) if shaded else (256, Image.Quantize.MAXCOVERAGE)
-    )
-    picture = picture.quantize(colours, method, dither=Image.Dither.NONE)
-    picture.save(path, optimize=True)
-    plt.close(figure)
-    print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+    axis.plot(*ellipse, color=pictures.RED, **options)
 
 
 # ---- the pictures -------------------------------------------------------------------------------
@@ -194,7 +167,7 @@ def draw_figure1(directory):
         show_contour(axis, proposal, y, lw=1.5, label="95 % of proposals, over all β")
         axis.legend(loc="upper center", ncols=4, fontsize=8)
     axes[0].set(title="g for two samples of β (blue is low), and the step −∇g(y)", xlabel="")
-    save(figure, directory, "kam_figure1.png")
+    pictures.save(figure, "kam_figure1.png", directory)
 
 
 def draw_figure2(directory):
@@ -202,7 +175,7 @@ def draw_figure2(directory):
     figure, axis = plt.subplots(figsize=(8, 4.5), layout="constrained")
     draw_contours(axis, BANANA, 7)
     axis.set_title("Kernel adaptive Metropolis on a banana, B(0.03, 100)")
-    save(figure, directory, "kam_figure2.png", shaded=True)
+    pictures.save(figure, "kam_figure2.png", directory, shaded=True)
 
 
 def draw_figure6(directory):
@@ -212,7 +185,7 @@ def draw_figure6(directory):
     draw_contours(axes[1], RING, 10)
     axes[0].set_title("KAM on the flower: 95 % of the proposals")
     axes[1].set_title("and on the ring")
-    save(figure, directory, "kam_figure6.png", shaded=True)
+    pictures.save(figure, "kam_figure6.png", directory, shaded=True)
 
 
 def draw_contours(axis, target, n):
@@ -221,7 +194,7 @@ def draw_contours(axis, target, n):
     show_target(axis, target, proposal.z)
     for i, x in enumerate(ridge(target, n)):
         show_contour(axis, proposal, x, lw=1.3, label="95 % of proposals" if i == 0 else None)
-        axis.plot(*x, "+", color=RED, ms=6, label="from here" if i == 0 else None)
+        axis.plot(*x, "+", color=pictures.RED, ms=6, label="from here" if i == 0 else None)
     axis.legend(loc="upper center", ncols=3, fontsize=8, columnspacing=1)
 
 
@@ -239,18 +212,16 @@ def draw_directions(directory):
         nu = np.exp(p.log_nu0[j] + p.log_rho[j])
         for x in ridge(BANANA, 13):
             w = nu * proposal.features(x) @ p.directions[j, :m]
-            axis.plot(*np.stack([x - w, x + w], axis=1), color=RED, lw=1.5)
-            axis.plot(*x, ".", color=RED, ms=5)
+            axis.plot(*np.stack([x - w, x + w], axis=1), color=pictures.RED, lw=1.5)
+            axis.plot(*x, ".", color=pictures.RED, ms=5)
         axis.label_outer()
     figure.suptitle("PCAKAM on B(0.03, 100): $x ± ν_j w_j(x)$, the leading directions")
-    save(figure, directory, "pca_kam_directions.png", shaded=True)
+    pictures.save(figure, "pca_kam_directions.png", directory, shaded=True)
 
 
 def main():
     """Draw all pictures."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--output", default=IMAGES, help="where to write; docs/images by default")
-    directory = parser.parse_args().output
+    directory = pictures.folder(__doc__)
     logging.getLogger("pymc_kameleon").setLevel(logging.WARNING)
     for draw in (draw_figure1, draw_figure2, draw_figure6, draw_directions):
         draw(directory)

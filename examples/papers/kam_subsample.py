@@ -7,16 +7,13 @@ and the protocol of figure 5 of Sejdinovic, Strathmann, Lomeli Garcia, Andrieu &
 adaptive Metropolis-Hastings", ICML 2014, but for m, which is 1000 there.
 """
 
-import sys
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from common import benchmark
 from kam_figure5 import KAM, build, deviation, run_chain
 from kam_targets import TARGETS
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from benchmark import each, estimate, grouped, in_processes, main, paper, table
 
 FILE = Path(__file__).with_suffix(".json")
 NAMES = ["B(0.1, 100)", "F(10, 6, 6, 1)"]
@@ -25,19 +22,19 @@ SIZES = [50, 100, 200, 500, 1000, 2000]
 
 def plan(options):
     """Yield what is to be run."""
-    for what, run in each(measure, target=NAMES, points=SIZES):
+    for what, run in benchmark.each(measure, target=NAMES, points=SIZES):
         yield what, partial(run, seeds=range(options.seeds))
 
 
 def measure_chain(target, points, seed):
     """Return the mean deviation of the quantiles in % of one chain."""
-    x, _, _ = run_chain(build(target, KAM, n_subsample=points), target, seed)
+    x, _ = run_chain(build(target, KAM, n_subsample=points), target, seed)
     return deviation(TARGETS[target], x)
 
 
 def measure(target, points, seeds=()):
     """Return the deviation, mean over chains, its standard error, and the largest one."""
-    chains = np.array(in_processes(measure_chain, target, points, seeds=seeds))
+    chains = np.array(benchmark.in_processes(measure_chain, target, points, seeds=seeds))
     error = chains.std(ddof=1) / np.sqrt(len(chains))
     found = {"deviation": chains.mean(), "error": error, "worst": chains.max()}
     return {key: round(float(value), 4) for key, value in found.items()}
@@ -46,14 +43,14 @@ def measure(target, points, seeds=()):
 def tables(rows):
     """Return the table of the page: deviations, and that of the worst chain."""
     lines = []
-    for points, own in grouped(rows, "points").items():
-        cells = [
-            (estimate(row["deviation"], row["error"], 2), f"{row['worst']:.1f}") for row in own
-        ]
-        lines.append([points, *(cell for pair in cells for cell in pair)])
+    for points, own in benchmark.grouped(rows, "points").items():
+        lines.append([points])
+        for row in own:
+            mean = benchmark.estimate(row["deviation"], row["error"], 2)
+            lines[-1] += [mean, f"{row['worst']:.1f}"]
     titles = ["points", *(f"{name} | worst" for name in NAMES)]
-    return {paper("kam"): {"points": table(titles, lines)}}
+    return {benchmark.paper("kam"): {"points": benchmark.table(titles, lines)}}
 
 
 if __name__ == "__main__":
-    main(FILE, plan, tables, seeds=20)
+    benchmark.main(FILE, plan, tables, seeds=20)

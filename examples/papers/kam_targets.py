@@ -6,9 +6,8 @@ sampler, and quantile regions: nested sets, one for each probability, that follo
 A sampler is good if a share p of its draws lies within the region of probability p, for every p.
 All means are 0.
 
-The other scripts import this file. Run, it checks the quantile regions against exact draws:
-
-    python kam_targets.py
+The other scripts import this file; tests/whole/test_paper_targets.py checks the quantile regions
+against exact draws.
 """
 
 from dataclasses import dataclass
@@ -166,21 +165,3 @@ def deviations(levels):
         Share of the draws within the region of probability p, minus p, for p = 0.1, …, 0.9.
     """
     return np.searchsorted(np.sort(levels), LEVELS, side="right") / levels.size - LEVELS
-
-
-def main():
-    """Print what exact draws give: deviations, mean, and whether model and log-density agree."""
-    n = 1_000_000
-    print(f"{n:,} exact draws: the largest deviation of a quantile, in %, should be some 0.05.\n")
-    print(f"{'target':<16}{'largest deviation':>20}{'|mean|':>9}{'model - log-density':>22}")
-    for name, target in (TARGETS | {"ring": Flower(amplitude=0.0)}).items():
-        x = target.draw(np.random.default_rng(1), n)
-        largest = 100 * np.abs(deviations(target.level(x))).max()
-        logp = target.model().compile_logp()
-        difference = max(abs(logp({"x": row}) - target.log_density(row[None])[0]) for row in x[:99])
-        mean = np.linalg.norm(x.mean(axis=0))
-        print(f"{name:<16}{largest:>20.3f}{mean:>9.3f}{difference:>22.0e}")
-
-
-if __name__ == "__main__":
-    main()

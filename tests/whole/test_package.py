@@ -87,19 +87,10 @@ def test_quickstart(example, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pharmacokinetics", "heat"])
-def test_simulators_are_emulated(example, tmp_path, name):
-    printed = example(name, "--draws", 20, "--tune", 10)
-    assert re.search(r"^\d+ (evaluations|calls) of", printed, re.MULTILINE)
-    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
-
-
-@pytest.mark.slow
-def test_epidemic_models(example, tmp_path):
-    printed = example("epidemic_models", "--evaluations", 1000)
-    order = [line.split()[0] for line in printed.splitlines() if re.match("S[EIRS]+ ", line)]
-    assert order == ["SEIR", "SIR", "SIRS"]
-    assert (tmp_path / "epidemic_models.png").stat().st_size > 10_000
+def test_simulators_are_emulated(example, tmp_path):
+    printed = example("pharmacokinetics", "--draws", 20, "--tune", 10)
+    assert re.search(r"^\d+ evaluations of", printed, re.MULTILINE)
+    assert (tmp_path / "pharmacokinetics.png").stat().st_size > 10_000
 
 
 @pytest.mark.slow

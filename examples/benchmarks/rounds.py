@@ -1,16 +1,17 @@
 """What many workers are good for: rounds, what a run takes in times of an evaluation; and accuracy.
 
     python examples/benchmarks/rounds.py [--cases AR5 GARCH] [--workers 4,16,64] [--evaluations N]
-        [--each 0.1] [--sigma 0] [--seeds 3]
+        [--each 0.1] [--sigma 0] [--seeds 3] [--threads]
 
-Each evaluation sleeps for so many seconds on average in processes of this machine, P at a time, and
-``pk.sample(max_concurrent=P, max_evaluations=N)`` is timed: rounds are its seconds over those
-of an evaluation. ``own`` is the processor time of this process for each evaluation, in ms. With
-``--each 0`` nothing sleeps, and what all runs are worth is printed: effective draws of means and
-shares, as first_evaluations.py has them, of ``pk.expectation``.
+Each evaluation sleeps for so many seconds on average in processes of this machine, or in threads, P
+at a time, and ``pk.sample(max_concurrent=P, max_evaluations=N)`` is timed: rounds are its seconds
+over those of an evaluation. ``own`` is the processor time of this process for each evaluation, in
+ms. With ``--each 0`` nothing sleeps, and what all runs are worth is printed: effective draws of
+means and shares, as first_evaluations.py has them, of ``pk.expectation``.
 """
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from zlib import crc32
 
@@ -38,6 +39,7 @@ def add_options(parser):
     parser.add_argument("--workers", default="4,16,64", help="evaluations at once")
     parser.add_argument("--evaluations", type=int, default=3500)
     parser.add_argument("--each", type=float, default=0.1, help="seconds of one, on average")
+    parser.add_argument("--threads", action="store_true", help="a ThreadPoolExecutor")
     parser.add_argument("--sigma", type=float, default=0.0, help="of log seconds, which vary so")
 
 
@@ -70,13 +72,15 @@ def run(case, workers, options=None):
     errors, z, rounds, own, made = [], [], [], [], []
     for seed in range(options.seeds):
         begun, used = time.perf_counter(), time.process_time()
-        dt = sample(
-            step,
-            max_concurrent=workers,
-            max_evaluations=options.evaluations,
-            cores=workers if options.each > 0 else 1,
-            random_seed=seed,
-        )
+        with ThreadPoolExecutor(workers) as threads:
+            dt = sample(
+                step,
+                max_concurrent=workers,
+                max_evaluations=options.evaluations,
+                cores=workers if options.each > 0 and not options.threads else None,
+                executor=threads if options.threads else None,
+                random_seed=seed,
+            )
         made.append(int(dt["sample_stats"]["n_logp"].sum()))
         if options.each > 0:
             rounds.append((time.perf_counter() - begun) / options.each)

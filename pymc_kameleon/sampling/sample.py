@@ -91,9 +91,9 @@ def sample(
         4 on every machine, so that results are the same everywhere. Of fewer `max_evaluations` than
         70 + 5 d 2, if the others follow the first one, as those of SurrogateMetropolis do.
     cores : int, optional
-        How many chains advance at a time; by default as many as there are processors, at most 4.
-        They do so in threads, or in processes if the model calls Python, which only one thread can
-        do at a time.
+        How much is done at a time; by default as much as there are processors, at most 4. Chains
+        advance in threads. If the model calls Python, which only one thread can do at a time, they
+        advance in processes, or these make its calls if they take 5 ms or more.
     random_seed : int, sequence of int, or numpy.random.Generator, optional
         For reproducible starts and draws.
     progressbar : bool or str, optional
@@ -156,10 +156,11 @@ def sample(
         and R-hat is at most 1.01. This is checked after fixed numbers of draws, while the chains go
         on, so that the result is reproducible.
     executor : concurrent.futures.Executor or callable, optional
-        Where the chains advance, instead of `cores`: for example a ``ProcessPoolExecutor``, or of
-        a Dask cluster ``client.get_executor()``. A ``ThreadPoolExecutor`` is for a function of
-        ``pk.black_box`` that waits for another program: its threads call it at the same time. It is
-        not shut down. A callable returns one, and is called again if that breaks. See
+        What calls the black boxes of the model, instead of `cores`: for example a
+        ``ProcessPoolExecutor``, or of a Dask cluster ``client.get_executor()``. Its workers need
+        numpy, cloudpickle, and what the functions import. A ``ThreadPoolExecutor`` is for a
+        function of ``pk.black_box`` that waits for another program: its threads call it at the same
+        time. It is not shut down. A callable returns one, and is called again if that breaks. See
         docs/executors.md.
     store : str or path, optional
         A new Zarr store, ``"run.zarr"``, to which draws, statistics and states are appended while

@@ -173,7 +173,7 @@ class Workers:
         elif job.holds_gil and not self.gathers:
             self._choose_processes(most)
         self.seconds = SECONDS_IN_PROCESSES if self._in_processes else SECONDS_IN_THREADS
-        if self.gathers:  # where those that come back are waited for by all others
+        if self.gathers or evaluators is not None:  # where others wait while one begins and ends
             self.seconds = SECONDS_TOGETHER
 
     def _choose_processes(self, most):

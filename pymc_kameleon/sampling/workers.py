@@ -18,6 +18,7 @@ from concurrent.futures import (
 from contextlib import contextmanager, suppress
 from multiprocessing import current_process
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.model.black_box import Function
@@ -360,7 +361,7 @@ def _has_calls(job):
 
 def _calls_are_slow(ops):
     """Whether calls of black boxes are worth being sent to a process one by one."""
-    return all(isinstance(op, Function) and op.seconds > SLOW_CALL for op in ops)
+    return all(isinstance(op, Function) and SLOW_CALL < op.seconds < np.inf for op in ops)
 
 
 def _check_stoppable(gathers):

@@ -89,4 +89,4 @@ class CubeWalk(KameleonStep):
         return allocate(State, sizes), Parameters(log_scale), tuning, allocate(Work, sizes)
 
     def _learned(self):
-        return {"scale": scale_of(self.parameters, "Half the width ν of the cube.")}
+        return {"scaling": scale_of(self.parameters, "Half the width ν of the cube.")}

@@ -75,7 +75,7 @@ def main(arguments=None):
         "proposals": pk.plot_proposals(
             curved, draws=along, backend="matplotlib", figure_kwargs=large
         ),
-        "scales": pk.plot_learned(ladders, kind="scale", backend="matplotlib"),
+        "scales": pk.plot_learned(ladders, kind="scaling", backend="matplotlib"),
         "modes": pk.plot_modes(jumps, backend="matplotlib"),
     }
     for name, plots in pictures.items():

@@ -41,7 +41,7 @@ VARIANTS = {
     "goes on": {
         "keep_adapting": True,
         "region": {"x": (-1e6, 1e6)},
-        "scale_bounds": (1e-6, 1e6),
+        "scaling_bounds": (1e-6, 1e6),
     },
 }
 
@@ -92,7 +92,7 @@ def measure(variant, n_chains):
     the least and the largest scale at the end; how often each try was selected, and was selected
     and accepted.
     """
-    step = pk.CMTM(model=MEDIUM.model(), n_tries=20, scales=FIRST, **VARIANTS[variant])
+    step = pk.CMTM(model=MEDIUM.model(), n_tries=20, scaling=FIRST, **VARIANTS[variant])
     chains = [run_chain(step, MEDIUM, seed) for seed in range(n_chains)]
 
     def mean(name):
@@ -117,7 +117,7 @@ def measure_savings(m):
     """Return evaluations per sweep as shares of (2m−1)d, of one chain on each target."""
     shares = []
     for target in TARGETS.values():
-        step = pk.CMTM(model=target.model(), n_tries=m, scales=np.geomspace(0.5, 8, m))
+        step = pk.CMTM(model=target.model(), n_tries=m, scaling=np.geomspace(0.5, 8, m))
         evaluations = run_chain(step, target, seed=1).statistics["n_logp"].mean()
         shares.append(evaluations / ((2 * m - 1) * target.d))
     return {"shares": benchmark.rounded(shares)}

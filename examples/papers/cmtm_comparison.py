@@ -31,11 +31,11 @@ FIRST = [0.1, 0.2, 0.4, 0.8, 1.6]
 WIDE = np.geomspace(0.1, 16, 5)
 
 SAMPLERS = {
-    "CMH, σ = 1": (pk.CMH, {"scales": 1.0}),
+    "CMH, σ = 1": (pk.CMH, {"scaling": 1.0}),
     "CMH, tuned": (pk.CMH, {}),
-    "CMTM, fixed": (pk.CMTM, {"scales": FIRST, "adapt_every": None}),
-    "CMTM, wide": (pk.CMTM, {"scales": WIDE, "adapt_every": None}),
-    "CMTM, adaptive": (pk.CMTM, {"scales": FIRST}),
+    "CMTM, fixed": (pk.CMTM, {"scaling": FIRST, "adapt_every": None}),
+    "CMTM, wide": (pk.CMTM, {"scaling": WIDE, "adapt_every": None}),
+    "CMTM, adaptive": (pk.CMTM, {"scaling": FIRST}),
     "CMTM, default": (pk.CMTM, {}),
 }
 COLOURS = ["0.5", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"]

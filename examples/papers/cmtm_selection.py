@@ -54,7 +54,7 @@ PUBLISHED_ALPHA = 2.9
 @cache
 def run_chains(n_chains, alpha=PUBLISHED_ALPHA):
     """Run chains with one α."""
-    step = pk.CMTM(model=SMALL.model(), scales=SCALES, adapt_every=None, alpha=alpha)
+    step = pk.CMTM(model=SMALL.model(), scaling=SCALES, adapt_every=None, alpha=alpha)
     return [run_chain(step, SMALL, seed, BURN_IN, SWEEPS) for seed in range(n_chains)]
 
 

@@ -38,7 +38,7 @@ ADAPTATION_VISUALS = {
 VISUALS = {
     "correlation": {"scatter": ["color"], "equal": [], "xlabel": [], "ylabel": []},
     "factor": {"stem": ["color"], "tip": ["color"], "zero": [], "rows": [], "columns": []},
-    "scale": {
+    "scaling": {
         **{"ladder": ["color", "overlay"], "tries": ["color", "overlay"], "single": ["color"]},
         **{"names": [], "limits": [], "scale": [], "xlabel": []},
     },
@@ -170,14 +170,14 @@ def plot_learned(
     ----------
     dt : DataTree or path
         A result of ``pk.sample``.
-    kind : {"correlation", "factor", "scale"}, optional
+    kind : {"correlation", "factor", "scaling"}, optional
         * ``"correlation"`` (default if a covariance was learned): learned correlations against
           those of the draws. A dot is a pair of coordinates, on the scale that they are sampled
           on. CyclicalKAM shows the covariance of its whole past.
         * ``"factor"``: the triangular factor L of the covariance LLᵀ. Each row is divided by the
           coordinate's standard deviation, so its squares sum to one. A number is a stem, which
           points up if the number is positive, and fills nearly half a row if it is 1.
-        * ``"scale"`` (default otherwise): the ladders of scales of CMTM, or the scales of CMH. A
+        * ``"scaling"`` (default otherwise): the ladders of scales of CMTM, or the scales of CMH. A
           row is a coordinate, a line a chain, a dot a try. A cross is the scale of the single
           tries that replace them after tuning.
     var_names : str or list of str, optional
@@ -206,13 +206,13 @@ def plot_learned(
     """
     dt = result_of(dt)
     if kind is None:
-        is_ladder = has_learned(dt, "scale", step) and not has_learned(dt, "covariance", step)
-        kind = "scale" if is_ladder else "correlation"
+        is_ladder = has_learned(dt, "scaling", step) and not has_learned(dt, "covariance", step)
+        kind = "scaling" if is_ladder else "correlation"
     checked_choice("kind", kind, tuple(VISUALS))
     if sample_dims is not None and kind != "correlation":
         raise ValueError(f"sample_dims is for correlations: a {kind} has no draws.")
     style = Style({**VISUALS[kind], "legend": []}, visuals, aes_by_visuals)
-    own = learned_by(dt, "scale" if kind == "scale" else "covariance", step, var_names, coords)
+    own = learned_by(dt, "scaling" if kind == "scaling" else "covariance", step, var_names, coords)
     collection = plot_collection, "grid"
     if kind == "correlation":
         plots = _plot_correlations(dt, own, sample_dims, style, collection, backend, pc_kwargs)
@@ -294,7 +294,11 @@ def _plot_factor(own, style, collection, backend, pc_kwargs):
 def _plot_scales(own, style, collection, backend, pc_kwargs):
     """Plot the scales of each coordinate and chain."""
     names = own[COORDINATE].values
-    data = own[["scale"]] if "trial" in own["scale"].dims else own[["scale"]].expand_dims("trial")
+    data = (
+        own[["scaling"]]
+        if "trial" in own["scaling"].dims
+        else own[["scaling"]].expand_dims("trial")
+    )
     row = xr.DataArray(np.arange(len(names))[::-1], {COORDINATE: names}, COORDINATE)
     place = row - beside(own["chain"])
     plots = made(
@@ -305,8 +309,8 @@ def _plot_scales(own, style, collection, backend, pc_kwargs):
     style.draw(plots, "ladder", "line_xy", data, y=place)
     style.draw(plots, "tries", "scatter_xy", data, y=place, size=12)
     text = "scale"
-    if "single_scale" in own and own["single_scale"].notnull().any():
-        single, text = own["single_scale"].to_dataset(name="scale"), "scale; ×: single tries"
+    if "single_scaling" in own and own["single_scaling"].notnull().any():
+        single, text = own["single_scaling"].to_dataset(name="scaling"), "scale; ×: single tries"
         cross = {"marker": "x", "size": 60, "width": 1.5}
         style.draw(plots, "single", "scatter_xy", single, y=place, **cross)
     style.draw(plots, "names", name_rows, data, names=names[::-1], store_artist=False)

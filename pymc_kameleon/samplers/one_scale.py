@@ -8,7 +8,7 @@ from pymc_kameleon.core.arrays import allocate, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.scaling import ScaleTuning, gain, settle_scale, tune_scale
 from pymc_kameleon.step.base import KameleonStep
-from pymc_kameleon.step.options import checked_bool, checked_number, checked_scale_bounds
+from pymc_kameleon.step.options import checked_bool, checked_number, checked_scaling_bounds
 
 
 class OneScaleTuning(NamedTuple):
@@ -44,15 +44,17 @@ class OneScale(KameleonStep):
 
     approaches = False
 
-    def __init__(self, vars=None, *, scaling=None, tune_scaling=True, scale_bounds=None, **common):
-        self.settings = checked_scaling(scaling, tune_scaling, scale_bounds)
+    def __init__(
+        self, vars=None, *, scaling=None, tune_scaling=True, scaling_bounds=None, **common
+    ):
+        self.settings = checked_scaling(scaling, tune_scaling, scaling_bounds)
         super().__init__(vars, **common)
 
     def _start(self, scale, n_tune):
         """Return the log of the first scale, by default of this one, and its tuning."""
         settings = self.settings
         start = np.log(scale if settings["scaling"] is None else settings["scaling"])
-        bounds = settings["scale_bounds"] if settings["tune_scaling"] else np.full(2, start)
+        bounds = settings["scaling_bounds"] if settings["tune_scaling"] else np.full(2, start)
         log_scale, tuning = ScaleTuning.start(self.target_accept, start, bounds)
         return log_scale, allocate(OneScaleTuning, {}, n=n_tune, scale=tuning)
 
@@ -65,12 +67,12 @@ class OneScale(KameleonStep):
 
 def checked_scaling(scaling, tune_scaling, bounds):
     """Return settings of a sampler with one scale: its start, whether it is tuned, its bounds."""
-    log_bounds = checked_scale_bounds(bounds)
+    log_bounds = checked_scaling_bounds(bounds)
     if scaling is not None:
         scaling = checked_number("scaling", scaling, 0, np.inf)
     if not checked_bool("tune_scaling", tune_scaling):
         if bounds is not None:
-            raise ValueError("Give tune_scaling=False, or scale_bounds; not both.")
+            raise ValueError("Give tune_scaling=False, or scaling_bounds; not both.")
     elif None not in (scaling, bounds) and not bounds[0] <= scaling <= bounds[1]:
-        raise ValueError(f"scaling must lie within scale_bounds, {bounds!r}, not be {scaling!r}.")
-    return {"scaling": scaling, "tune_scaling": bool(tune_scaling), "scale_bounds": log_bounds}
+        raise ValueError(f"scaling must lie within scaling_bounds, {bounds!r}, not be {scaling!r}.")
+    return {"scaling": scaling, "tune_scaling": bool(tune_scaling), "scaling_bounds": log_bounds}

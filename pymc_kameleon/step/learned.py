@@ -47,7 +47,7 @@ def learned_dataset(chains):
     ----------
     chains : list of list of KameleonStep
         The steps of each chain, in order. With several steps, all names and dimensions begin with
-        that of the sampler, as ``gam_scale``; if that is not unique, followed by a number.
+        that of the sampler, as ``gam_scaling``; if that is not unique, followed by a number.
 
     Returns
     -------
@@ -104,14 +104,14 @@ def _stacked(quantities):
 
 def learned_walk(step):
     """Return what a step learned whose proposal has the covariance s²LLᵀ: s and LLᵀ."""
-    description = "Scale of the proposal: its steps have the covariance scale² · `covariance`."
+    description = "Scale of the proposal: its steps have the covariance scaling² · `covariance`."
     scale = scale_of(step.parameters, description)
-    return {"scale": scale, **covariance(step.parameters.factor, SHAPE_TEXT)}
+    return {"scaling": scale, **covariance(step.parameters.factor, SHAPE_TEXT)}
 
 
 def proposal_of_walk(learned, x, options):
     """Return the covariance of such a step's proposal, of what a chain of a result learned."""
-    return learned["scale"] ** 2 * learned["covariance"]
+    return learned["scaling"] ** 2 * learned["covariance"]
 
 
 def scale_of(parameters, description):

@@ -166,13 +166,13 @@ def checked_schedule(name, value):
     )
 
 
-def checked_scale_bounds(bounds):
+def checked_scaling_bounds(bounds):
     """Return logs of (low, high) as an array, or None; raise a ValueError unless low < high."""
     if bounds is None:
         return None
     if not isinstance(bounds, tuple | list) or len(bounds) != 2:
-        raise ValueError(f"scale_bounds must be a pair (low, high), not {bounds!r}.")
-    low, high = (checked_number("scale_bounds", bound, 0, np.inf) for bound in bounds)
+        raise ValueError(f"scaling_bounds must be a pair (low, high), not {bounds!r}.")
+    low, high = (checked_number("scaling_bounds", bound, 0, np.inf) for bound in bounds)
     if not low < high:
-        raise ValueError(f"scale_bounds must have low < high, not {bounds!r}.")
+        raise ValueError(f"scaling_bounds must have low < high, not {bounds!r}.")
     return np.log([low, high])

@@ -156,7 +156,7 @@ def _explain_bound(label, log_scale, bounds):
     side = "lower" if log_scale <= low + margin else "upper"
     return (
         f"{label} ended at its {side} bound, {np.exp(log_scale):.3g}, so the target acceptance was "
-        "not reached. Start nearer to where the posterior is, rescale, or widen scale_bounds."
+        "not reached. Start nearer to where the posterior is, rescale, or widen scaling_bounds."
     )
 
 

@@ -43,7 +43,10 @@ def ladders():
     coords |= {f"gam_{k}_coordinate{bis}": ["z"] for k in (0, 1) for bis in ("", "_bis")}
     both = ("chain", "cmtm_coordinate")
     single = [[np.nan, 2, np.nan], [1, np.nan, np.nan]]
-    variables = {"cmtm_scale": ((*both, "cmtm_trial"), sigma), "cmtm_single_scale": (both, single)}
+    variables = {
+        "cmtm_scaling": ((*both, "cmtm_trial"), sigma),
+        "cmtm_single_scaling": (both, single),
+    }
     for k in (0, 1):
         dims = ("chain", f"gam_{k}_coordinate", f"gam_{k}_coordinate_bis")
         variables |= {f"gam_{k}_scale": ("chain", [1.0, 2.0])}
@@ -179,7 +182,7 @@ def test_without_points_kam_is_a_walk(result):
 
 def test_contours_have_95_percent(result):
     tree = as_sampler(result, "GAM")
-    tree["learned"] = xr.DataTree(tree["learned"].to_dataset().assign(scale=("chain", [1.0, 2.0])))
+    tree["learned"] = xr.DataTree(tree["learned"].to_dataset().assign(scaling=("chain", [1.0, 2.0])))
     labels = [(0, 3), (1, 5)]
     pair = {"var_names": ["s", "b"], "coords": {"coordinate": ["s_log__", "b[1]"]}}
     plots = pk.plot_proposals(tree, draws=labels, backend="matplotlib", **pair)
@@ -198,17 +201,17 @@ def test_contours_have_95_percent(result):
 
 
 def test_scales(ladders):
-    plots = pk.plot_learned(ladders, kind="scale", backend="matplotlib", var_names="y")
+    plots = pk.plot_learned(ladders, kind="scaling", backend="matplotlib", var_names="y")
     (axis,) = axes_of(plots)
     names = ["y_interval__[1]", "y_interval__[0]"]
     assert [t.get_text() for t in axis.get_yticklabels()] == names
-    sigma = ladders["learned"]["cmtm_scale"].values
+    sigma = ladders["learned"]["cmtm_scaling"].values
     drawn = {(round(line.get_ydata()[0], 9), *line.get_xdata()) for line in axis.lines}
     beside = [-0.175, 0.175]
     assert drawn == {
         (row - beside[chain], *sigma[chain, k]) for chain in (0, 1) for k, row in [(1, 1), (2, 0)]
     }
-    (cross,) = plots.viz["single"]["scale"].values[:1]
+    (cross,) = plots.viz["single"]["scaling"].values[:1]
     np.testing.assert_allclose(cross.get_offsets()[0], [2, 1.175])
 
 
@@ -317,9 +320,9 @@ def test_several_steps(ladders):
 
 
 def test_what_was_not_learned(result):
-    said = r"KAM.* has learned a scale of its coordinates.*plot_adaptation"
+    said = r"KAM.* has learned a scaling of its coordinates.*plot_adaptation"
     with pytest.raises(ValueError, match=said):
-        pk.plot_learned(result, kind="scale", backend="none")
+        pk.plot_learned(result, kind="scaling", backend="none")
     with pytest.raises(ValueError, match=r"there is no \['t'\] among .*'s', 's_log__'"):
         pk.plot_learned(result, kind="factor", var_names=["a", "t"], backend="none")
 

@@ -153,7 +153,7 @@ def test_resumed_draws_are_those_of_one_run(row, model):
 
 
 KEEP = {name: arguments for name, (_, arguments) in ROWS.items()} | {
-    "CMTM": {"scale_bounds": (0.01, 100), "region": {"x": (-20, 20)}, "adapt_every": 10}
+    "CMTM": {"scaling_bounds": (0.01, 100), "region": {"x": (-20, 20)}, "adapt_every": 10}
 }
 
 
@@ -457,7 +457,7 @@ OPTIONS = {
         {
             "kernel": pk.samplers.kernels.Matern(2.5, "knn"),
             "n_subsample": np.int64(30),
-            "scale_bounds": (1e-3, np.float64(50)),
+            "scaling_bounds": (1e-3, np.float64(50)),
         },
     ),
     "Decay": (
@@ -468,7 +468,7 @@ OPTIONS = {
             "initial_point": {"a": np.ones(2), "s_log__": np.array(0.2)},
         },
     ),
-    "arrays": (pk.CMTM, {"scales": np.array([0.1, 1.0, 10.0]), "n_tries": 3}),
+    "arrays": (pk.CMTM, {"scaling": np.array([0.1, 1.0, 10.0]), "n_tries": 3}),
     "mode": (pk.baselines.RWM, {"compile_kwargs": {"mode": "NUMBA"}}),
 }
 
@@ -568,7 +568,7 @@ def test_another_step_is_refused(gam, model):
         (pk.GAM, {"keep_adapting": True}, "keep_adapting was False, and is True now"),
         (pk.GAM, {"region": {"s_log__": (-5, 5)}}, r"region was .*inf.*, and is .*-5.0.* now"),
         (pk.GAM, {"learning_rate": 0.1}, "learning_rate was .*, and is .*0.1.* now"),
-        (pk.GAM, {"scale_bounds": (1, 2)}, "scale_bounds was None, and is .* now"),
+        (pk.GAM, {"scaling_bounds": (1, 2)}, "scaling_bounds was None, and is .* now"),
         (pk.GAM, {"vars": ["s", "a"]}, r"variables was \['a', 's_log__'\], and is \['s_log__'"),
     ]:
         own = [model[name] for name in options.get("vars", ["a", "s"])]

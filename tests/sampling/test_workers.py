@@ -488,7 +488,7 @@ def test_chains_learn_together_where_all_have_come(herd, calls):
         calls.clear()
         assert_same(sample(herd, chains=3, tune=40, **options), alone, ALL)
     other = sample(faults.Loner(model=herd.model, steps_per_draw=2), chains=3, tune=40)
-    assert not np.array_equal(other["learned"]["scale"], alone["learned"]["scale"])
+    assert not np.array_equal(other["learned"]["scaling"], alone["learned"]["scaling"])
 
 
 def test_chains_that_are_not_pooled_learn_alone(herd, calls, tmp_path):

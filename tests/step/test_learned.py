@@ -31,13 +31,13 @@ def test_a_covariance_is_that_of_the_posterior(model):
         sd = [posterior[name].std() for name in "ab"]
         variances = [learned["covariance"].sel(coordinate=n, coordinate_bis=n) for n in NAMES[::2]]
         np.testing.assert_allclose(np.sqrt(np.ravel(variances)), sd, rtol=0.3)
-        scale = learned["scale" if cls is pk.GAM else "step_size"].item()
+        scale = learned["scaling"].item()
         assert scale == pytest.approx(result["sample_stats"]["scaling"][0, -1].item())
 
 
 def test_a_diagonal_is_told_as_variances(model):
     learned = sample(pk.GadMALA(model=model, factor="diagonal"), tune=500)["learned"].to_dataset()
-    assert set(learned) == {"step_size", "n_leapfrog", "variance"}
+    assert set(learned) == {"scaling", "n_leapfrog", "variance"}
     assert learned["variance"].dims == ("chain", "coordinate")
     assert learned["variance"].sel(coordinate="a").mean() == pytest.approx(1e4, rel=0.5)
 
@@ -71,7 +71,7 @@ def test_names_of_several_steps_do_not_collide(model):
     a, s, b = model.free_RVs
     steps = [pk.GAM([a], model=model), pk.CMH([s], model=model), pk.GAM([b], model=model)]
     learned = sample(steps)["learned"].to_dataset()
-    gam = {f"gam_{k}_{what}" for k in (0, 1) for what in ("scale", "covariance")}
+    gam = {f"gam_{k}_{what}" for k in (0, 1) for what in ("scaling", "covariance")}
     assert set(learned) == gam | {"cmh_scale"}
     for prefix, names in {"gam_0": ["a"], "cmh": ["s_log__"], "gam_1": ["b[0]"]}.items():
         assert learned[f"{prefix}_coordinate"].values.tolist() == names

@@ -161,10 +161,10 @@ def test_few_transitions_are_no_long_run():
 def test_a_scale_at_its_bound(cls, side):
     bounds = (1e-4, 1e-3) if side == "upper" else (500, 1000)
     kwargs = {"gamma": 0.1} if cls in ARGUMENTS else {}  # a wide γ alone might reach the target
-    step = cls(model=normal(2), scale_bounds=bounds, **ARGUMENTS.get(cls, {}), **kwargs)
+    step = cls(model=normal(2), scaling_bounds=bounds, **ARGUMENTS.get(cls, {}), **kwargs)
     message = last_warning(step)
     assert f"{side} bound" in message
-    assert "scale_bounds" in message
+    assert "scaling_bounds" in message
 
 
 @pytest.mark.parametrize("cls", [pk.KAM, pk.PCAKAM])

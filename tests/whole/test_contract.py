@@ -412,14 +412,14 @@ def test_common_options_arrive(sampler, mixed_model):
             assert option in refusal(sampler, model=mixed_model, **{option: value}), option
 
 
-def test_refuses_impossible_scale_bounds(mixed_model):
+def test_refuses_impossible_scaling_bounds(mixed_model):
     for name, (cls, arguments) in ROWS.items():
-        if "scale_bounds" not in inspect.signature(cls).parameters:
+        if "scaling_bounds" not in inspect.signature(cls).parameters:
             continue  # its scale is fixed
         wrong = [3, True, "ab", {}, (1,), (1, 2, 3), (1, 1), (2, 1), (0, 1), (-1, 1)]
         for bounds in [*wrong, (np.nan, 1), (1, np.inf), ("a", 1)]:
-            said = refusal(cls, model=mixed_model, scale_bounds=bounds, **arguments)
-            assert "scale_bounds" in said, (name, bounds)
+            said = refusal(cls, model=mixed_model, scaling_bounds=bounds, **arguments)
+            assert "scaling_bounds" in said, (name, bounds)
 
 
 def test_refuses_a_noisy_logp():

@@ -23,7 +23,7 @@ from pymc_kameleon.core.scaling import (
 )
 from pymc_kameleon.samplers.componentwise import sweeps
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity
-from pymc_kameleon.step.options import checked_scale_bounds
+from pymc_kameleon.step.options import checked_scaling_bounds
 
 
 class Parameters(NamedTuple):
@@ -76,7 +76,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 class Stats(NamedTuple):
     """What a draw tells of each coordinate: σ_k, and the share of accepted moves."""
 
-    scales: floats("d")
+    scaling: floats("d")
     accepted: floats("d")
 
 
@@ -86,7 +86,7 @@ def report(state, parameters, stats):
     log_scales = parameters.log_scales
     d = log_scales.size
     for k in range(d):
-        stats.scales[k] = np.exp(log_scales[k])
+        stats.scaling[k] = np.exp(log_scales[k])
         stats.accepted[k] = state.tally[k, 0, 1] / state.tally[0, 0, 0]
     return np.exp(sum_of(log_scales) / d)
 
@@ -101,11 +101,11 @@ class CMH(sweeps.Componentwise):
 
     Parameters
     ----------
-    scales : float or array, optional
+    scaling : float or array, optional
         σ_k, one number or (d,), to be kept fixed. By default they are tuned.
     order : {"systematic", "random"}, optional
         Of the coordinates in a sweep: always the same (default), or a random permutation.
-    scale_bounds : (float, float), optional
+    scaling_bounds : (float, float), optional
         Least and largest σ_k; by default within a factor of 1e6 of where each starts.
     steps_per_draw : int, optional
         Sweeps per draw, 1 by default: a sweep makes d evaluations. Even without correlations an
@@ -120,7 +120,7 @@ class CMH(sweeps.Componentwise):
     Robbins-Monro. The steps are 1 in the first quarter of tuning, which leaves far starts behind,
     and :math:`(11+t)^{-0.6}` counted from there. It settles at its mean over the second half.
 
-    The statistic ``scaling`` is the geometric mean of all σ_k; ``cmh_scales`` and
+    The statistic ``scaling`` is the geometric mean of all σ_k; ``cmh_scaling`` and
     ``cmh_accepted``, the share of accepted moves, are per coordinate. If other steps sample other
     continuous variables, their names end with those of this step's variables.
 
@@ -141,16 +141,18 @@ class CMH(sweeps.Componentwise):
     stats = Stats
     algorithm = Algorithm(sweeps.sweep_by(move), adapt, nothing_derived, report)
 
-    def __init__(self, vars=None, *, scales=None, order="systematic", scale_bounds=None, **common):
-        log_bounds = checked_scale_bounds(scale_bounds)
-        if scales is not None and log_bounds is not None:
-            raise ValueError("Give scales, which are fixed, or scale_bounds; not both.")
+    def __init__(
+        self, vars=None, *, scaling=None, order="systematic", scaling_bounds=None, **common
+    ):
+        log_bounds = checked_scaling_bounds(scaling_bounds)
+        if scaling is not None and log_bounds is not None:
+            raise ValueError("Give scaling, which is fixed, or scaling_bounds; not both.")
         self.settings = {"log_bounds": log_bounds}
-        super().__init__(vars, scales=scales, order=order, **common)
+        super().__init__(vars, scaling=scaling, order=order, **common)
 
     def _allocate(self, scales, n_tune):
         sizes, log_bounds = {"d": scales.size, "choices": 1}, self.settings["log_bounds"]
-        if self.settings["scales"] is None:
+        if self.settings["scaling"] is None:
             start = np.log(best_scale(1) * scales)
         else:
             start = np.log(self._given_scales(scales.shape))
@@ -162,16 +164,16 @@ class CMH(sweeps.Componentwise):
 
     def _learned(self):
         scales, what = np.exp(self.parameters.log_scales), "Standard deviation σ of each walk."
-        return {"scale": Quantity((COORDINATE,), scales, what, UNITS)}
+        return {"scaling": Quantity((COORDINATE,), scales, what, UNITS)}
 
     def _largest_n_logp(self):
         return self._d
 
     def _needed_tuning(self):
-        return 0 if self.settings["scales"] is not None else 100
+        return 0 if self.settings["scaling"] is not None else 100
 
     def _tuned_scales(self):
-        if self.settings["scales"] is not None:
+        if self.settings["scaling"] is not None:
             return []
         log_scales, bounds = self.parameters.log_scales, self.tuning.scale.bounds
         distances = np.minimum(log_scales - bounds[:, 0], bounds[:, 1] - log_scales)

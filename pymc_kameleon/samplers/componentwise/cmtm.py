@@ -27,7 +27,7 @@ from pymc_kameleon.step.options import (
     checked_bool,
     checked_integer,
     checked_number,
-    checked_scale_bounds,
+    checked_scaling_bounds,
 )
 
 HOPELESS_ACCEPT = 0.05
@@ -371,7 +371,7 @@ class CMTM(sweeps.Componentwise):
         narrowest try always wins.
     adapt_every : int, optional
         Sweeps between adaptation points, 200 as in the paper; None to keep the scales as they are.
-    scales : array, optional
+    scaling : array, optional
         First σ_j, increasing: (n_tries,) for all coordinates, or (d, n_tries). By default they
         are spread from half to eight times the scale of the log-density around the start.
     fewer_tries : bool, optional
@@ -380,20 +380,20 @@ class CMTM(sweeps.Componentwise):
         ``keep_adapting=True``.
     order : {"systematic", "random"}, optional
         Of the coordinates in a sweep: always the same (default), or a random permutation.
-    scale_bounds : (float, float), optional
+    scaling_bounds : (float, float), optional
         Least and largest σ; by default within a factor of 1e6 of where they start.
     steps_per_draw : int, optional
         Sweeps per draw, 1 by default: a sweep makes up to (2m − 1)d evaluations.
     keep_adapting : bool, optional
-        Go on adapting after tuning, ever less. Then ``scale_bounds``, and a ``region`` that bounds
-        all variables, must be given: under these conditions the paper proves convergence.
+        Go on adapting after tuning, ever less. Then ``scaling_bounds``, and a ``region`` that
+        bounds all variables, must be given: under these conditions the paper proves convergence.
     {common parameters}
 
     Notes
     -----
     At the r-th adaptation point, with probability :math:`\max(0.99^{r-1}, r^{-1/2})`, σ_m of each
     coordinate is doubled if it was selected too often, halved if too rarely, and σ_1 likewise.
-    Before, in the first half of tuning and unless ``scales`` are given, the ladders are shifted to
+    Before, in the first half of tuning and unless ``scaling`` is given, the ladders are shifted to
     where the chain is. The tries of tuning also tell how far single ones of each scale would have
     moved, by which ``fewer_tries`` is decided at its end.
 
@@ -427,18 +427,18 @@ class CMTM(sweeps.Componentwise):
         n_tries=5,
         alpha=2.9,
         adapt_every=200,
-        scales=None,
+        scaling=None,
         fewer_tries=None,
         order="systematic",
-        scale_bounds=None,
+        scaling_bounds=None,
         **common,
     ):
-        log_bounds = checked_scale_bounds(scale_bounds)
+        log_bounds = checked_scaling_bounds(scaling_bounds)
         keep_adapting = checked_bool("keep_adapting", common.get("keep_adapting", False))
         if fewer_tries is None:
-            fewer_tries = scales is None and not keep_adapting
+            fewer_tries = scaling is None and not keep_adapting
         if keep_adapting and log_bounds is None:
-            raise ValueError("keep_adapting needs scale_bounds: without them scales may diverge.")
+            raise ValueError("keep_adapting needs scaling_bounds: without them scales may diverge.")
         if keep_adapting and fewer_tries:
             raise ValueError(
                 "fewer_tries is impossible with keep_adapting: it is decided when tuning ends."
@@ -454,7 +454,7 @@ class CMTM(sweeps.Componentwise):
             "fewer_tries": checked_bool("fewer_tries", fewer_tries),
             "bounds": None if log_bounds is None else np.exp(log_bounds),
         }
-        super().__init__(vars, scales=scales, order=order, **common)
+        super().__init__(vars, scaling=scaling, order=order, **common)
         if self.keep_adapting and not np.isfinite(self.configuration["region"]).all():
             raise ValueError(
                 "keep_adapting needs a region that bounds all variables sampled here: "
@@ -469,7 +469,7 @@ class CMTM(sweeps.Componentwise):
             Tuning,
             sizes,
             n=n_tune,
-            n_shifting=n_tune // 2 if every > 0 and self.settings["scales"] is None else 0,
+            n_shifting=n_tune // 2 if every > 0 and self.settings["scaling"] is None else 0,
             adapt_every=every,
             fewer_tries=self.settings["fewer_tries"],
             bounds=bounds,
@@ -481,7 +481,7 @@ class CMTM(sweeps.Componentwise):
 
     def _first_ladders(self, scales):
         """Return ladders (d, m) and their bounds; raise a ValueError if they do not fit."""
-        given, bounds, m = (self.settings[name] for name in ("scales", "bounds", "n_tries"))
+        given, bounds, m = (self.settings[name] for name in ("scaling", "bounds", "n_tries"))
         least, largest = (0.0, np.inf) if bounds is None else bounds
         if given is None:
             low, high = np.clip(np.outer([0.5, 8.0], scales), least, largest)
@@ -491,9 +491,9 @@ class CMTM(sweeps.Componentwise):
         else:
             ladders = self._given_scales((scales.size, m))
             if not (np.diff(ladders) > 0).all():
-                raise ValueError(f"scales must increase from try to try, not {given.tolist()}.")
+                raise ValueError(f"scaling must increase from try to try, not {given.tolist()}.")
             if ladders.min() < least or ladders.max() > largest:
-                raise ValueError(f"scales must lie within scale_bounds, not {given.tolist()}.")
+                raise ValueError(f"scaling must lie within scaling_bounds, not {given.tolist()}.")
         return ladders, ladders[:, [0, -1]] * np.exp(LOG_RANGE) if bounds is None else bounds
 
     def _learned(self):
@@ -503,16 +503,16 @@ class CMTM(sweeps.Componentwise):
         alone = "Standard deviation of the single tries; NaN if there is a multiple one."
         each = "Standard deviation σ of each try."
         return {
-            "scale": Quantity((COORDINATE, "trial"), ladders, each, UNITS),
+            "scaling": Quantity((COORDINATE, "trial"), ladders, each, UNITS),
             "n_single_tries": Quantity((COORDINATE,), n_single, what),
-            "single_scale": Quantity((COORDINATE,), chosen, alone, UNITS),
+            "single_scaling": Quantity((COORDINATE,), chosen, alone, UNITS),
         }
 
     def _largest_n_logp(self):
         return (2 * self.settings["n_tries"] - 1) * self._d
 
     def _needed_tuning(self):
-        return (2 if self.settings["scales"] is None else 1) * self.settings["adapt_every"]
+        return (2 if self.settings["scaling"] is None else 1) * self.settings["adapt_every"]
 
     def _problems(self):
         return [*super()._problems(), *self._explain_bounds()]
@@ -532,7 +532,7 @@ class CMTM(sweeps.Componentwise):
         ]
         return [
             f"the scales of {self._some(there)} ended at their {side} bound. "
-            f"Widen scale_bounds{cure}"
+            f"Widen scaling_bounds{cure}"
             for side, there, cure in ends
             if there.any()
         ]

@@ -102,19 +102,19 @@ class Componentwise(KameleonStep):
     """Sweeps per independent draw of a normal, times the least eigenvalue of its precision matrix
     scaled to a diagonal of 1; measured for correlations from 0.5 to 0.95."""
 
-    def __init__(self, vars=None, *, scales, order, **common):
+    def __init__(self, vars=None, *, scaling, order, **common):
         checked_choice("order", order, ("systematic", "random"))
-        self.settings |= {"scales": checked_scales(scales), "random_order": order == "random"}
+        self.settings |= {"scaling": checked_scaling(scaling), "random_order": order == "random"}
         super().__init__(vars, **common)
 
     def _given_scales(self, shape):
         """Return the user's scales in this shape; raise a ValueError if that is impossible."""
-        given = self.settings["scales"]
+        given = self.settings["scaling"]
         try:
             return np.broadcast_to(given, shape).copy()
         except ValueError:
             raise ValueError(
-                f"scales must have shape {shape} or {shape[1:]}, not {given.shape}."
+                f"scaling must have shape {shape} or {shape[1:]}, not {given.shape}."
             ) from None
 
     def _empty_history(self):
@@ -158,7 +158,7 @@ def explain_idle(step, idle):
         return ""
     return (
         f"{some(names)} did not move in the last {n} sweeps. Look there for a narrow part of the "
-        "posterior; tune longer, give scales, or reparametrise."
+        "posterior; tune longer, give scaling, or reparametrise."
     )
 
 
@@ -186,14 +186,14 @@ def explain_correlation(points, names, sweeps_per_draw):
     )
 
 
-def checked_scales(scales):
+def checked_scaling(scaling):
     """Return the user's scales as an array, or None; raise a ValueError unless all are positive."""
-    if scales is None:
+    if scaling is None:
         return None
     try:
-        array = np.array(scales)
+        array = np.array(scaling)
     except ValueError:  # rows of different lengths
         array = np.array("")
     if array.dtype.kind not in "iuf" or not (np.isfinite(array) & (array > 0)).all():
-        raise ValueError(f"scales must be positive numbers, not {scales!r}.")
+        raise ValueError(f"scaling must be positive numbers, not {scaling!r}.")
     return array.astype(float)

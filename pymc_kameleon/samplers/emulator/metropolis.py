@@ -486,7 +486,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         shares = [*(1 - share) * parameters.shares[:2], share]
         labels = {"move": ("walk", "reference", "emulator")}
         return {
-            "scale": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
+            "scaling": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
             "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", UNITS),
             **covariance(parameters.factor, SHAPE_TEXT),
             "shares": Quantity(("move",), shares, "Probabilities of moves.", labels=labels),

@@ -567,7 +567,7 @@ class GadMALA(KeepsControls, GradientAdaptive):
         p, most = self.parameters, "Largest number of leapfrog steps of a trajectory."
         length = "Length s of a leapfrog step, in coordinates that the covariance whitens."
         return {
-            "step_size": scale_of(p, length),
+            "scaling": scale_of(p, length),
             "n_leapfrog": Quantity((), p.n_leapfrog, most),
             **covariance(p.factor, SHAPE_TEXT),
             **self._learned_mean(),

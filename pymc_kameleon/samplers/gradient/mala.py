@@ -203,7 +203,7 @@ class MALA(OneScale):
         s at first, which is then tuned; by default :math:`1.65\, d^{-1/6}`.
     tune_scaling : bool, optional
         False keeps s fixed.
-    scale_bounds : (float, float), optional
+    scaling_bounds : (float, float), optional
         Least and largest s; by default within a factor of 1e6 of where it starts.
     steps_per_draw : int, optional
         Transitions per draw, 1 by default. Each evaluates the log-density and its gradient once.
@@ -243,7 +243,7 @@ class MALA(OneScale):
         return allocate(TrajectoryState, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _learned(self):
-        return {"step_size": scale_of(self.parameters, "Length s of a step.")}
+        return {"scaling": scale_of(self.parameters, "Length s of a step.")}
 
     def _needed_tuning(self):
         return min(100, super()._needed_tuning())

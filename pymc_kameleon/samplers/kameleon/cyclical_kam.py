@@ -310,7 +310,7 @@ class CyclicalKAM(LearnedShape):
         a whole cycle.
     beta : float, optional
         β, the share of a cycle that explores: 0.3 by default.
-    scale_bounds : (float, float), optional
+    scaling_bounds : (float, float), optional
         Least and largest ν of the local moves. By default within 1/1000 and 10 times its first
         guess.
     {common parameters}
@@ -364,10 +364,10 @@ class CyclicalKAM(LearnedShape):
         n_subsample=None,
         cycle_length=10,
         beta=0.3,
-        scale_bounds=None,
+        scaling_bounds=None,
         **common,
     ):
-        self.settings = checked_kernel_options(kernel, n_subsample, None, True, scale_bounds)
+        self.settings = checked_kernel_options(kernel, n_subsample, None, True, scaling_bounds)
         self.settings |= checked_cycle(cycle_length, beta)
         super().__init__(vars, **common)
 

@@ -391,7 +391,7 @@ class KAM(LearnedSubsample):
     redraw_decay : float, optional
         a: while tuning, z is redrawn with probability :math:`p_t = (1+t)^{-a}`, t transitions after
         the first z. In (0, 1], so that p_t → 0 and Σ p_t = ∞; 0.5 by default.
-    scale_bounds : (float, float), optional
+    scaling_bounds : (float, float), optional
         Least and largest ν. By default within 1/1000 and 10 times its first guess.
     {common parameters}
 
@@ -437,10 +437,10 @@ class KAM(LearnedSubsample):
         gamma=None,
         whiten=True,
         redraw_decay=0.5,
-        scale_bounds=None,
+        scaling_bounds=None,
         **common,
     ):
-        self.settings = checked_kernel_options(kernel, n_subsample, gamma, whiten, scale_bounds)
+        self.settings = checked_kernel_options(kernel, n_subsample, gamma, whiten, scaling_bounds)
         self.settings["redraw_decay"] = checked_redraw_decay(redraw_decay)
         super().__init__(vars, **common)
 

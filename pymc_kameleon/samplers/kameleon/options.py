@@ -7,7 +7,7 @@ from pymc_kameleon.step.options import (
     checked_bool,
     checked_integer,
     checked_number,
-    checked_scale_bounds,
+    checked_scaling_bounds,
     checked_schedule,
 )
 
@@ -15,7 +15,7 @@ KERNELS = Gaussian, Matern, Linear
 """Types of kernels."""
 
 
-def checked_kernel_options(kernel, n_subsample, gamma, whiten, scale_bounds):
+def checked_kernel_options(kernel, n_subsample, gamma, whiten, scaling_bounds):
     """Return the options that KAM and its relatives share; raise a ValueError for a bad one."""
     if kernel is None:
         kernel = Gaussian()
@@ -25,7 +25,7 @@ def checked_kernel_options(kernel, n_subsample, gamma, whiten, scale_bounds):
         )
     if n_subsample is not None:
         n_subsample = checked_integer("n_subsample", n_subsample, at_least=2)
-    log_bounds = checked_scale_bounds(scale_bounds)
+    log_bounds = checked_scaling_bounds(scaling_bounds)
     return {
         "kernel": kernel,
         "n_subsample": n_subsample,

@@ -384,7 +384,7 @@ class PCAKAM(kam.LearnedSubsample):
         scale by default: it alone moves the coordinates across the direction drawn.
     whiten : bool, optional
         Work in coordinates C⁻¹x; as for :class:`.KAM`.
-    scale_bounds : (float, float), optional
+    scaling_bounds : (float, float), optional
         Least and largest ν_j. By default within 1/10 and 10 times its first guess.
     {common parameters}
 
@@ -427,10 +427,10 @@ class PCAKAM(kam.LearnedSubsample):
         n_subsample=None,
         gamma=None,
         whiten=True,
-        scale_bounds=None,
+        scaling_bounds=None,
         **common,
     ):
-        self.settings = checked_kernel_options(kernel, n_subsample, gamma, whiten, scale_bounds)
+        self.settings = checked_kernel_options(kernel, n_subsample, gamma, whiten, scaling_bounds)
         n_components = checked_integer("n_components", n_components, at_least=1)
         self.settings["n_components"] = n_components
         super().__init__(vars, **common)

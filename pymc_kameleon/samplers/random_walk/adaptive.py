@@ -31,7 +31,7 @@ from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
 from pymc_kameleon.samplers.random_walk import controlled
 from pymc_kameleon.samplers.random_walk.walk import Tuning, allocate_walk, start_walk, transition
 from pymc_kameleon.step.learned import learned_walk, proposal_of_walk
-from pymc_kameleon.step.options import checked_choice, checked_scale_bounds, checked_schedule
+from pymc_kameleon.step.options import checked_choice, checked_scaling_bounds, checked_schedule
 
 # ---- AM: λ = 2.38²/d ----------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class GAM(KeepsControls, LearnedShape):
     ----------
     learning_rate : float or pk.samplers.Decay, optional
         η at transition t; as for :class:`.AM`.
-    scale_bounds : (float, float), optional
+    scaling_bounds : (float, float), optional
         Least and largest √λ; by default within a factor of 1e6 of 2.38/√d, where it starts.
     control_variates : bool, optional
         Let ``pk.sample`` keep what ``pk.summary`` and ``pk.expectation`` correct averages by; see
@@ -229,13 +229,13 @@ class GAM(KeepsControls, LearnedShape):
         vars=None,
         *,
         learning_rate=None,
-        scale_bounds=None,
+        scaling_bounds=None,
         control_variates=False,
         **common,
     ):
         self.settings = {
             "learning_rate": checked_rate(learning_rate),
-            "scale_bounds": checked_scale_bounds(scale_bounds),
+            "scaling_bounds": checked_scaling_bounds(scaling_bounds),
             "control_variates": control_variates,
         }
         if control_variates:

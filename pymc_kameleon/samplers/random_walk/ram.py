@@ -26,7 +26,7 @@ from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
 from pymc_kameleon.samplers.random_walk.walk import State, start_walk, transition
 from pymc_kameleon.step.learned import learned_walk, proposal_of_walk
-from pymc_kameleon.step.options import checked_scale_bounds
+from pymc_kameleon.step.options import checked_scaling_bounds
 
 
 class RAMTuning(NamedTuple):
@@ -96,7 +96,7 @@ class RAM(LearnedShape):
 
     Parameters
     ----------
-    scale_bounds : (float, float), optional
+    scaling_bounds : (float, float), optional
         Least and largest :math:`|L|^{1/d}`, which is the statistic ``scaling`` in the last
         quarter of tuning and after it; by default within a factor of 1e6 of its start.
     {common parameters}
@@ -127,8 +127,8 @@ class RAM(LearnedShape):
     proposal = staticmethod(proposal_of_walk)
     _learned = learned_walk
 
-    def __init__(self, vars=None, *, scale_bounds=None, **common):
-        self.settings = {"log_bounds": checked_scale_bounds(scale_bounds)}
+    def __init__(self, vars=None, *, scaling_bounds=None, **common):
+        self.settings = {"log_bounds": checked_scaling_bounds(scaling_bounds)}
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):

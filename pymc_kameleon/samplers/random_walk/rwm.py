@@ -54,7 +54,7 @@ class RWM(OneScale):
         ν at first, which is then tuned; by default 2.38/√d.
     tune_scaling : bool, optional
         False keeps ν fixed.
-    scale_bounds : (float, float), optional
+    scaling_bounds : (float, float), optional
         Least and largest ν; by default within a factor of 1e6 of where it starts.
     {common parameters}
 
@@ -79,4 +79,4 @@ class RWM(OneScale):
         return allocate(State, sizes), parameters, tuning, allocate(RWMWork, sizes)
 
     def _learned(self):
-        return {"scale": scale_of(self.parameters, "Standard deviation ν of the proposal.")}
+        return {"scaling": scale_of(self.parameters, "Standard deviation ν of the proposal.")}

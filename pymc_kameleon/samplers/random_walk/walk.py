@@ -70,7 +70,7 @@ def start_walk(step, scales, n_tune, target_accept=None):
         n_tune,
         step.target_accept if target_accept is None else target_accept,
         best_scale(scales.size),
-        step.settings.get("scale_bounds"),
+        step.settings.get("scaling_bounds"),
         step.settings.get("learning_rate") or UNSET,
     )
 

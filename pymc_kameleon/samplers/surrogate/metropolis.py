@@ -759,7 +759,7 @@ class SurrogateMetropolis(KameleonStep):
         parameters = self.parameters
         shares = "Probabilities of a walk, a reference move, and one by the surrogate."
         return {
-            "scale": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
+            "scaling": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
             "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", UNITS),
             **covariance(parameters.factor, SHAPE_TEXT),
             "shares": Quantity(("move",), parameters.shares, shares, labels={"move": MOVES}),

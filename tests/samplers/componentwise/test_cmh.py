@@ -39,7 +39,7 @@ def test_cmh_with_adaptation(model, n, order):
         random_order=order == "random",
     )
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found["cmh_scales"], np.exp(path), rtol=1e-9)
+    np.testing.assert_allclose(found["cmh_scaling"], np.exp(path), rtol=1e-9)
     np.testing.assert_allclose(found["scaling"], np.exp(path.mean(axis=1)), rtol=1e-9)
     moved = np.diff([START, *positions], axis=0) != 0
     np.testing.assert_array_equal(found["cmh_accepted"], moved)
@@ -48,7 +48,7 @@ def test_cmh_with_adaptation(model, n, order):
 @pytest.mark.usefixtures("from_start")
 def test_cmh_within_bounds(model):
     bounds = (0.3, 1.5)
-    step = pk.CMH(model=model, scale_bounds=bounds)
+    step = pk.CMH(model=model, scaling_bounds=bounds)
     positions, found = run(step, 300, tune=300, seed=2)
     expected, path = reference.tuned_cmh(
         log_density,
@@ -59,22 +59,22 @@ def test_cmh_within_bounds(model):
         bounds=np.tile(np.log(bounds), (3, 1)),
     )
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found["cmh_scales"], np.exp(path), rtol=1e-9)
-    assert bounds[0] * (1 - 1e-12) <= found["cmh_scales"].min() <= 0.31
-    assert 1.4 < found["cmh_scales"].max() <= bounds[1] * (1 + 1e-12)
+    np.testing.assert_allclose(found["cmh_scaling"], np.exp(path), rtol=1e-9)
+    assert bounds[0] * (1 - 1e-12) <= found["cmh_scaling"].min() <= 0.31
+    assert 1.4 < found["cmh_scaling"].max() <= bounds[1] * (1 + 1e-12)
 
 
 @pytest.mark.usefixtures("from_start")
 @pytest.mark.parametrize("scales", [0.3, [0.3, 1.0, 0.05]])
 def test_cmh_with_scales_of_the_user_is_never_tuned(model, scales):
-    step = pk.CMH(model=model, scales=scales)
+    step = pk.CMH(model=model, scaling=scales)
     positions, found = run(step, 200, tune=100, seed=5)
     fixed = np.log(np.broadcast_to(scales, 3))
     expected, _ = reference.tuned_cmh(
         log_density, START, 200, fixed, np.random.default_rng(5), bounds=np.stack([fixed] * 2, 1)
     )
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found["cmh_scales"], np.tile(np.exp(fixed), (200, 1)), rtol=1e-12)
+    np.testing.assert_allclose(found["cmh_scaling"], np.tile(np.exp(fixed), (200, 1)), rtol=1e-12)
     assert found["warning"][-1] is None
 
 
@@ -88,7 +88,7 @@ def test_tuned_acceptance_of_cmh(target):
     accepted = found["cmh_accepted"][2500:].mean(axis=0)
     np.testing.assert_allclose(accepted, target, atol=0.06)
     best = {0.44: 2.4, 0.2: 6.1}[target]  # on a standard normal density, α = 2/π arctan(2/σ)
-    np.testing.assert_allclose(found["cmh_scales"][-1] / ILL_SCALES, best, rtol=0.2)
+    np.testing.assert_allclose(found["cmh_scaling"][-1] / ILL_SCALES, best, rtol=0.2)
 
 
 def test_evaluations_of_cmh(model):
@@ -101,6 +101,6 @@ def test_evaluations_of_cmh(model):
 
 
 def test_a_scale_of_cmh_at_its_bound_is_named():
-    step = pk.CMH(model=pair_model(), scale_bounds=(1e-3, 0.1))
+    step = pk.CMH(model=pair_model(), scaling_bounds=(1e-3, 0.1))
     message = last_warning(step, 1000, 500)
     assert "The scale of x[0], x[1] ended at its upper bound, 0.1" in message

@@ -536,11 +536,11 @@ CMTM_RUNS = {
     "always multiple": {"fewer_tries": False},
     "random order": {"order": "random"},
     "another power": {"alpha": 1.0},
-    "scales too small": {"scales": np.geomspace(1e-4, 1e-2, 5)},
-    "scales too large": {"scales": np.outer([1, 2, 3], np.geomspace(1e2, 1e3, 5))},
-    "scales of three tries": {"n_tries": 3, "scales": [1e-2, 1e-1, 10.0]},
-    "three tries or single ones": {"n_tries": 3, "scales": [0.1, 1.0, 10.0], "fewer_tries": True},
-    "bounds": {"scale_bounds": (0.2, 3.0), "scales": np.geomspace(0.3, 2.0, 5)},
+    "scales too small": {"scaling": np.geomspace(1e-4, 1e-2, 5)},
+    "scales too large": {"scaling": np.outer([1, 2, 3], np.geomspace(1e2, 1e3, 5))},
+    "scales of three tries": {"n_tries": 3, "scaling": [1e-2, 1e-1, 10.0]},
+    "three tries or single ones": {"n_tries": 3, "scaling": [0.1, 1.0, 10.0], "fewer_tries": True},
+    "bounds": {"scaling_bounds": (0.2, 3.0), "scaling": np.geomspace(0.3, 2.0, 5)},
 }
 
 
@@ -551,8 +551,8 @@ def test_cmtm_with_adaptation(model, options, n, adapt_every):
     """And some sweeps after it, in which single tries may have replaced multiple ones."""
     step = pk.CMTM(model=model, adapt_every=adapt_every, **options)
     positions, found = run(step, n + 20, tune=n, seed=4)
-    m, shifts = options.get("n_tries", 5), "scales" not in options
-    first = np.outer(SCALES, np.geomspace(0.5, 8, m)) if shifts else options["scales"]
+    m, shifts = options.get("n_tries", 5), "scaling" not in options
+    first = np.outer(SCALES, np.geomspace(0.5, 8, m)) if shifts else options["scaling"]
     random_order = options.get("order") == "random"
     chain = reference.CMTM(
         log_density,
@@ -561,7 +561,7 @@ def test_cmtm_with_adaptation(model, options, n, adapt_every):
         options.get("alpha", 2.9),
         random_order=random_order,
     )
-    bounds = [options["scale_bounds"]] * 3 if "scale_bounds" in options else None
+    bounds = [options["scaling_bounds"]] * 3 if "scaling_bounds" in options else None
     rng, n_shifting = np.random.default_rng(4), n // 2 if shifts else 0
     fewer_tries = options.get("fewer_tries", shifts)
     expected, path = chain.tune(n, rng, adapt_every, n_shifting, bounds, fewer_tries)
@@ -584,7 +584,7 @@ def test_cmtm_with_adaptation(model, options, n, adapt_every):
 
 def test_cmtm_without_adaptation(model):
     scales = np.geomspace(0.01, 100, 4)
-    step = pk.CMTM(model=model, n_tries=4, scales=scales, adapt_every=None)
+    step = pk.CMTM(model=model, n_tries=4, scaling=scales, adapt_every=None)
     _, found = run(step, 400, tune=300)
     np.testing.assert_array_equal(step.parameters.ladders, np.tile(scales, (3, 1)))
     assert len(np.unique(found["scaling"])) == 1
@@ -597,10 +597,10 @@ def test_keep_adapting_is_the_same_rule_without_an_end(model):
     bounds = (1e-3, 1e3)
     step = pk.CMTM(
         model=model,
-        scales=np.geomspace(0.1, 10, 5),
+        scaling=np.geomspace(0.1, 10, 5),
         adapt_every=5,
         keep_adapting=True,
-        scale_bounds=bounds,
+        scaling_bounds=bounds,
         region={"x": (-50, 50)},
     )
     _, found = run(step, 600, tune=200, seed=1)
@@ -667,7 +667,7 @@ def test_statistics_of_single_tries(model):
 @pytest.mark.parametrize("bounds", [(1e-3, 0.1), (1.5, 2.0), (0.5, 0.6), (20, 1e3), (0.1, 100)])
 def test_first_ladders_are_as_wide_as_bounds_allow(bounds):
     """At least a factor of 2, unless the bounds are closer, and increasing."""
-    step = pk.CMTM(model=pair_model(), scale_bounds=bounds)
+    step = pk.CMTM(model=pair_model(), scaling_bounds=bounds)
     _, parameters, tuning, _ = step._allocate(np.array([0.7, 1.0]), 0)
     ladders, limits = parameters.ladders, tuning.bounds
     np.testing.assert_allclose(limits, [bounds, bounds], rtol=1e-14)
@@ -690,7 +690,7 @@ def test_without_adaptation_the_first_ladders_stay(model):
 
 @pytest.mark.parametrize(("bounds", "warns"), [((1e-3, 0.1), True), ((1e-3, 1e3), False)])
 def test_a_ladder_that_ends_at_a_bound_is_named(bounds, warns):
-    message = last_warning(pk.CMTM(model=pair_model(), scale_bounds=bounds), 600, 100)
+    message = last_warning(pk.CMTM(model=pair_model(), scaling_bounds=bounds), 600, 100)
     assert ("x[0], x[1] ended at their upper bound" in message) == warns
     assert warns or message == ""
 
@@ -703,7 +703,7 @@ def test_without_an_alarm_a_ladder_stays_as_it_was_given():
 
 @pytest.mark.slow
 def test_keep_adapting_adapts_with_default_arguments(model):
-    options = {"scale_bounds": (1e-3, 1e3), "region": {"x": (-50, 50)}}
+    options = {"scaling_bounds": (1e-3, 1e3), "region": {"x": (-50, 50)}}
     step = pk.CMTM(model=model, keep_adapting=True, adapt_every=20, **options)
     _, found = run(step, 2000, tune=400)
     assert len(np.unique(found["cmtm_largest_scale"][400:], axis=0)) > 1

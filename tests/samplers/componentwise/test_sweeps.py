@@ -112,27 +112,27 @@ def test_a_far_start_of_an_ill_scaled_model_is_left_behind(sampler, seed):
 
 IMPOSSIBLE = [
     *(
-        (pk.CMH, {"scales": value}, "scales must be positive numbers")
+        (pk.CMH, {"scaling": value}, "scaling must be positive numbers")
         for value in (0, -1, np.nan, np.inf, [1, 1, 0], "a", ["a", 1, 1], [None, 1, 1], {})
     ),
-    (pk.CMH, {"scales": [1, 2]}, r"scales must have shape \(3,\)"),
-    (pk.CMH, {"scales": np.ones((2, 3))}, r"scales must have shape \(3,\)"),
-    (pk.CMH, {"scales": 1.0, "scale_bounds": (0.1, 2)}, "not both"),
+    (pk.CMH, {"scaling": [1, 2]}, r"scaling must have shape \(3,\)"),
+    (pk.CMH, {"scaling": np.ones((2, 3))}, r"scaling must have shape \(3,\)"),
+    (pk.CMH, {"scaling": 1.0, "scaling_bounds": (0.1, 2)}, "not both"),
     *(
         (sampler, {"order": "x"}, "order must be one of 'systematic'")
         for sampler in (pk.CMH, pk.CMTM)
     ),
     *(
-        (pk.CMTM, {"scales": value}, "scales must be positive numbers")
+        (pk.CMTM, {"scaling": value}, "scaling must be positive numbers")
         for value in (-1, [0, 1, 2, 3, 4], [1, 2, 3, 4, np.inf], "a", [[1, 2, 3, 4, np.nan]] * 3)
     ),
     *(
-        (pk.CMTM, {"scales": value}, r"scales must have shape \(3, 5\) or \(5,\)")
+        (pk.CMTM, {"scaling": value}, r"scaling must have shape \(3, 5\) or \(5,\)")
         for value in ([1, 2, 3], np.ones((2, 5)), np.ones((3, 3)), np.ones((5, 3)))
     ),
-    (pk.CMTM, {"scales": [1, 2, 4, 3, 5]}, "scales must increase"),
-    (pk.CMTM, {"scales": [1, 2, 3, 4, 5], "scale_bounds": (2, 9)}, "scales must lie within"),
-    (pk.CMTM, {"scales": [[1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1]]}, "must increase"),
+    (pk.CMTM, {"scaling": [1, 2, 4, 3, 5]}, "scaling must increase"),
+    (pk.CMTM, {"scaling": [1, 2, 3, 4, 5], "scaling_bounds": (2, 9)}, "scaling must lie within"),
+    (pk.CMTM, {"scaling": [[1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1]]}, "must increase"),
     *((pk.CMTM, {"n_tries": value}, "n_tries must be an integer from 3") for value in (2, 0, 5.0)),
     *((pk.CMTM, {"alpha": value}, "alpha must be") for value in (-1, np.nan, np.inf, "a", None)),
     *(
@@ -140,17 +140,21 @@ IMPOSSIBLE = [
         for value in (0, -1, 2.5, "a", True)
     ),
     *((pk.CMTM, {"fewer_tries": value}, "fewer_tries must be") for value in (1, "a", np.nan)),
-    (pk.CMTM, {"keep_adapting": True}, "keep_adapting needs scale_bounds"),
+    (pk.CMTM, {"keep_adapting": True}, "keep_adapting needs scaling_bounds"),
     (pk.CMTM, {"keep_adapting": "no"}, "keep_adapting must be True or False"),
     (
         pk.CMTM,
-        {"keep_adapting": True, "scale_bounds": (0.1, 9), "fewer_tries": True},
+        {"keep_adapting": True, "scaling_bounds": (0.1, 9), "fewer_tries": True},
         "fewer_tries is impossible with keep_adapting",
     ),
-    (pk.CMTM, {"keep_adapting": True, "scale_bounds": (0.1, 9)}, "region that bounds all"),
+    (pk.CMTM, {"keep_adapting": True, "scaling_bounds": (0.1, 9)}, "region that bounds all"),
     (
         pk.CMTM,
-        {"keep_adapting": True, "scale_bounds": (0.1, 9), "region": {"x": ([-1, -1, -np.inf], 1)}},
+        {
+            "keep_adapting": True,
+            "scaling_bounds": (0.1, 9),
+            "region": {"x": ([-1, -1, -np.inf], 1)},
+        },
         "region that bounds all",
     ),
 ]
@@ -174,7 +178,7 @@ def two_variables():
 
 
 SHAPES = {
-    pk.CMH: {"scales": (), "accepted": ()},
+    pk.CMH: {"scaling": (), "accepted": ()},
     pk.CMTM: {"smallest_scale": (), "largest_scale": (), "selected": (5,), "accepted": (5,)},
 }
 
@@ -193,7 +197,7 @@ def test_statistics_of_steps_with_other_numbers_of_coordinates(sampler):
             values = found[f"{sampler.name}_{name}_{var}"].values
             assert values.shape == (2, 20, d, *shape)
             assert np.isfinite(values).all()
-            if "scale" not in name:
+            if "scal" not in name:
                 assert ((values == 0) | (values == 1)).all()
                 assert 0.1 * d < values.sum(axis=tuple(range(2, values.ndim))).mean() <= d
     assert found["accept_share"].shape == (2, 20, 2)
@@ -258,9 +262,9 @@ def test_no_warning_of_independent_coordinates(sampler):
 
 
 FIXED = {
-    pk.CMH: lambda scale: {"scales": [1.0, scale]},
+    pk.CMH: lambda scale: {"scaling": [1.0, scale]},
     pk.CMTM: lambda scale: {
-        "scales": np.outer([1.0, scale], [1.0, 2.0, 4.0]),
+        "scaling": np.outer([1.0, scale], [1.0, 2.0, 4.0]),
         "n_tries": 3,
         "adapt_every": None,
     },
@@ -286,7 +290,7 @@ def test_coordinates_that_move_are_not(sampler):
 @pytest.mark.parametrize("sampler", FIXED)
 def test_if_none_moves_that_is_said_instead(sampler):
     options = FIXED[sampler](1e9)
-    options["scales"] = np.add(options["scales"], 1e9)
+    options["scaling"] = np.add(options["scaling"], 1e9)
     message = last_warning(sampler(model=pair_model(), **options), 0, 500)
     assert "no proposal was accepted" in message
     assert "did not move" not in message
@@ -295,14 +299,14 @@ def test_if_none_moves_that_is_said_instead(sampler):
 def test_at_most_three_coordinates_are_named():
     with pm.Model() as model:
         pm.Normal("x", 0, 1, shape=6)
-    step = pk.CMH(model=model, scales=[1.0, *[1e9] * 5])
+    step = pk.CMH(model=model, scaling=[1.0, *[1e9] * 5])
     assert "x[1], x[2], x[3] and 2 others did not move" in last_warning(step, 0, 500)
 
 
 def test_pinned_coordinates_do_not_correlate():
     with pm.Model() as model:
         pm.Normal("x", shape=3)
-    message = last_warning(pk.CMH(model=model, scales=[1, 1e9, 1e9]), 1000, 300)
+    message = last_warning(pk.CMH(model=model, scaling=[1, 1e9, 1e9]), 1000, 300)
     assert "x[1], x[2] did not move" in message
     assert "correlate" not in message
 

@@ -655,7 +655,7 @@ def slow_mala(target, x, n_tune, n, rng, target_accept, bounds=None):
         *((d, n, {}, {}) for d in START for n in (0, 1, 2, 7, 60)),
         (5, 60, {"target_accept": 0.3}, {"target_accept": 0.3}),
         (5, 60, {"scaling": 0.4, "tune_scaling": False}, {"bounds": (0.4, 0.4)}),
-        (5, 60, {"scale_bounds": (0.8, 0.9)}, {"bounds": (0.8, 0.9)}),
+        (5, 60, {"scaling_bounds": (0.8, 0.9)}, {"bounds": (0.8, 0.9)}),
     ],
 )
 def test_mala(d, n_tune, options, expected):
@@ -1016,7 +1016,7 @@ def test_memory(d, factor, pairs):
             (pk.baselines.MALA, {"scaling": value}, "scaling")
             for value in (0, -1, np.nan, np.inf, True, "x")
         ),
-        (pk.baselines.MALA, {"tune_scaling": False, "scale_bounds": (0.1, 1)}, "not both"),
+        (pk.baselines.MALA, {"tune_scaling": False, "scaling_bounds": (0.1, 1)}, "not both"),
     ],
     ids=str,
 )

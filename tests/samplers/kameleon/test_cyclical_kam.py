@@ -1015,7 +1015,7 @@ def test_points_that_teach_nothing_leave_a_walk(points, fragile):
     assert step.parameters.kam.subsample.m[0] == step.parameters.clusters.n[0] == 0
 
 
-def test_scale_bounds():
-    step = tune(NORMAL, 8000, scale_bounds=(0.01, 0.02))
+def test_scaling_bounds():
+    step = tune(NORMAL, 8000, scaling_bounds=(0.01, 0.02))
     nu = reference.KAM(step).nu
     assert 0.01 * (1 - 1e-9) <= nu <= 0.02 * (1 + 1e-9)

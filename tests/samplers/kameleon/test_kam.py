@@ -90,7 +90,7 @@ VARIANTS = [
         *(("banana", {"kernel": kernel}) for kernel in KERNELS),
         ("banana", {"kernel": pk.samplers.kernels.Matern(4), "whiten": False}),
         ("banana", {"gamma": Decay(2.0, 10.0, 0.7)}),
-        ("banana", {"scale_bounds": (0.05, 0.1)}),
+        ("banana", {"scaling_bounds": (0.05, 0.1)}),
         ("normal", {"kernel": pk.samplers.kernels.Matern(10)}),
         ("line", {"kernel": pk.samplers.kernels.Linear()}),
     ],
@@ -373,9 +373,9 @@ def test_gamma_of_the_user(gamma, whiten):
     ("bounds", "holds_the_guess"),
     [((0.2, 0.25), None), ((1e-6, 2e-6), False), ((50.0, 60.0), False), ((1e-3, 50.0), True)],
 )
-def test_scale_bounds(bounds, holds_the_guess):
+def test_scaling_bounds(bounds, holds_the_guess):
     """From the first z on, in its first guess and wherever z is redrawn."""
-    _, _, kept = followed(400, 400, scale_bounds=bounds)
+    _, _, kept = followed(400, 400, scaling_bounds=bounds)
     nu = np.array([p.nu0[0] * np.exp(p.log_rho[0]) for p in kept if p.subsample.m[0] > 0])
     assert len(nu) == 120
     assert (nu >= bounds[0] * (1 - 1e-9)).all()

@@ -356,10 +356,10 @@ def test_each_direction_reaches_the_target_acceptance():
 
 
 @pytest.mark.slow
-def test_scale_bounds():
+def test_scaling_bounds():
     """Of each ν_j, from its first guess on."""
     low, high = 0.1, 0.15
-    _, _, kept, _ = followed(1000, 1000, scale_bounds=(low, high))
+    _, _, kept, _ = followed(1000, 1000, scaling_bounds=(low, high))
     nu = np.exp([p.log_nu0 + p.log_rho for p in kept if p.subsample.m[0] > 0])
     assert nu.shape == (300, 10)
     assert (nu >= low * (1 - 1e-9)).all()

@@ -193,7 +193,7 @@ def test_impossible_cycles(sampler, options, message):
         (pk.CyclicalKAM, {"gamma": 1.0}),
         (pk.CyclicalKAM, {"learning_rate": 0.1}),
         (pk.CyclicalKAM, {"redraw_decay": 0.3}),
-        (pk.baselines.PublishedCyclicalKAM, {"scale_bounds": (0.1, 1.0)}),
+        (pk.baselines.PublishedCyclicalKAM, {"scaling_bounds": (0.1, 1.0)}),
     ],
 )
 def test_options_of_the_other_one(sampler, option):

@@ -188,7 +188,7 @@ def within(factor, bounds):
     ("n", "options", "of_slow"),
     [
         *((n, {}, {}) for n in (1, 2, 7, 1000)),
-        (300, {"scale_bounds": BOUNDS}, {"bounds": BOUNDS}),
+        (300, {"scaling_bounds": BOUNDS}, {"bounds": BOUNDS}),
         (100, {"scaling": 0.3}, {"start": 0.3}),
     ],
 )
@@ -199,7 +199,7 @@ def test_rwm_with_adaptation(model, n, options, of_slow):
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
     assert stats["scaling"][-1] == pytest.approx(scale, rel=1e-9)
     assert n < 10 or np.ptp(stats["scaling"]) > 0.1
-    if "scale_bounds" in options:
+    if "scaling_bounds" in options:
         assert (stats["scaling"] >= BOUNDS[0] * (1 - 1e-12)).all()
         assert (stats["scaling"] <= BOUNDS[1] * (1 + 1e-12)).all()
         unbounded, _ = slow_rwm(START, n, 0.3, np.random.default_rng(2))
@@ -240,7 +240,7 @@ def compare_walk(model, name, n, rate=None, seed=3, tolerance=1e-6, **options):
         np.random.default_rng(seed),
         rate=rate,
         tune_always=sampler is pk.GAM,
-        bounds=options.get("scale_bounds"),
+        bounds=options.get("scaling_bounds"),
     )
     np.testing.assert_allclose(positions, expected, rtol=tolerance, atol=1e-9)
     assert stats["scaling"][-1] == pytest.approx(scale, rel=tolerance)
@@ -270,7 +270,7 @@ def test_walks_with_a_rate_of_the_user(model, name, n, rate):
 
 @pytest.mark.usefixtures("from_start")
 def test_gam_within_bounds(model):
-    _, stats = compare_walk(model, "gam", 400, scale_bounds=(0.5, 1.2))
+    _, stats = compare_walk(model, "gam", 400, scaling_bounds=(0.5, 1.2))
     assert 0.5 <= stats["scaling"].min() < stats["scaling"].max() <= 1.2 * (1 + 1e-12)
 
 
@@ -294,7 +294,7 @@ def test_another_rule_is_another_walk(model, name, learn, rate):
 @pytest.mark.parametrize("bounds", [None, (0.3, 0.4)])
 def test_ram_with_adaptation(model, n, bounds):
     """√λ times the factor of determinant 1 is Vihola's L."""
-    step = pk.baselines.RAM(model=model, steps_per_draw=1, target_accept=0.3, scale_bounds=bounds)
+    step = pk.baselines.RAM(model=model, steps_per_draw=1, target_accept=0.3, scaling_bounds=bounds)
     positions, stats = run(step, n, tune=n, seed=3)
     expected, factor = slow_ram(START, n, 0.3, np.random.default_rng(3), bounds)
     np.testing.assert_allclose(positions, expected, rtol=1e-6, atol=1e-9)
@@ -373,10 +373,10 @@ def test_impossible_options(model, sampler, option, values):
 
 
 def test_a_fixed_scale_has_no_bounds(model):
-    with pytest.raises(ValueError, match="tune_scaling=False, or scale_bounds"):
-        pk.baselines.RWM(model=model, tune_scaling=False, scale_bounds=(0.1, 1))
-    with pytest.raises(ValueError, match=r"scaling must lie within scale_bounds, \(0.1, 1\)"):
-        pk.baselines.RWM(model=model, scaling=3, scale_bounds=(0.1, 1))
+    with pytest.raises(ValueError, match="tune_scaling=False, or scaling_bounds"):
+        pk.baselines.RWM(model=model, tune_scaling=False, scaling_bounds=(0.1, 1))
+    with pytest.raises(ValueError, match=r"scaling must lie within scaling_bounds, \(0.1, 1\)"):
+        pk.baselines.RWM(model=model, scaling=3, scaling_bounds=(0.1, 1))
 
 
 def acceptance(sampler, model, tune=500, **kwargs):

@@ -182,7 +182,8 @@ def test_without_points_kam_is_a_walk(result):
 
 def test_contours_have_95_percent(result):
     tree = as_sampler(result, "GAM")
-    tree["learned"] = xr.DataTree(tree["learned"].to_dataset().assign(scaling=("chain", [1.0, 2.0])))
+    learned = tree["learned"].to_dataset().assign(scaling=("chain", [1.0, 2.0]))
+    tree["learned"] = xr.DataTree(learned)
     labels = [(0, 3), (1, 5)]
     pair = {"var_names": ["s", "b"], "coords": {"coordinate": ["s_log__", "b[1]"]}}
     plots = pk.plot_proposals(tree, draws=labels, backend="matplotlib", **pair)

@@ -19,10 +19,22 @@ from pytensor.compile.ops import FromFunctionOp
 from pymc_kameleon.model import remote
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, reduced
 from pymc_kameleon.model.gathering import RunEnded, Turns
-from pymc_kameleon.model.python_calls import WorkerTraceback
-from pymc_kameleon.model.remote import LACKS, LATE, RAISED, REFUSED, NotHere, Performed, TooLong
+from pymc_kameleon.model.python_calls import WorkerTraceback, WrongReturn
+from pymc_kameleon.model.remote import (
+    LACKS,
+    LATE,
+    RAISED,
+    REFUSED,
+    STAYS,
+    NotHere,
+    Performed,
+    TooLong,
+)
 
 _log = logging.getLogger("pymc_kameleon")
+
+NO_FILE = "<dynamic-code>"
+"""What cloudpickle calls the file of a function that travels by value."""
 
 MOST_DEATHS = 3
 """Workers that may die of a call that was made alone."""
@@ -175,9 +187,14 @@ class Evaluators:
             raise TooLong
         if kind == REFUSED:
             raise NotHere(f"`{_name_of(function)}` cannot be called elsewhere: {found[0]}")
+        if kind == STAYS:
+            raise WrongReturn(
+                f"`{_name_of(function)}` returned {found[0]}, which cannot be sent back. Let it "
+                "return real numbers."
+            )
         if kind == RAISED:
             error, *seen = found
-            error.__cause__ = WorkerTraceback(*seen) if seen else error.__cause__
+            error.__cause__ = _traceback(function, *seen) if seen else error.__cause__
             raise error
         return found[0]
 
@@ -273,6 +290,13 @@ class Evaluators:
         return self._parcels[function]
 
 
+def _traceback(function, text, lines):
+    """Return a WorkerTraceback with the name of the file that cloudpickle has left out."""
+    home = getattr(getattr(function, "__code__", None), "co_filename", NO_FILE)
+    lines = [(home if file == NO_FILE else file, *line) for file, *line in lines]
+    return WorkerTraceback(text.replace(NO_FILE, home), lines)
+
+
 def _name_of(function):
     return name_of(function.op if isinstance(function, Performed) else function)
 
@@ -294,19 +318,21 @@ def _remote_by_value():
 def _by_value():
     """Return the name of the Worker of a process, what calls that, and its class, pickled."""
     with _remote_by_value():
-        call, worker = cloudpickle.dumps(remote.call), cloudpickle.dumps(remote.Worker)
-    return f"_pymc_kameleon_{sha256(worker).hexdigest()}", _Call(call), worker
+        worker = cloudpickle.dumps(remote.Worker)
+    return f"_pymc_kameleon_{sha256(worker).hexdigest()}", ByValue(remote.call), worker
 
 
-class _Call:
-    """`remote.call`, which travels by value."""
+class ByValue:
+    """A function of remote.py, which travels by value."""
 
-    def __init__(self, pickled):
-        self._pickled = pickled
+    def __init__(self, function):
+        self._function = function
+        with _remote_by_value():
+            self._pickled = cloudpickle.dumps(function)
 
     def __call__(self, *arguments):
         """Call it here, for an executor of this process."""
-        return remote.call(*arguments)
+        return self._function(*arguments)
 
     def __reduce__(self):
         return cloudpickle.loads, (self._pickled,)

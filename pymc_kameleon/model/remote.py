@@ -13,12 +13,13 @@ import time
 import traceback
 from contextlib import suppress
 from multiprocessing import parent_process
+from numbers import Number
 
 import cloudpickle
 
-RETURNED, RAISED, LATE, LACKS, REFUSED = range(5)
-"""What comes of a call: a value; an exception; it took too long; the worker lacks the function; or
-it cannot call it."""
+RETURNED, RAISED, LATE, LACKS, REFUSED, STAYS = range(6)
+"""What comes of a call: a value; an exception; it took too long; the worker lacks the function; it
+cannot call it; or what it returned cannot travel."""
 
 MOST_KEPT = 64
 """Functions that a worker keeps at most, over all runs; the oldest is forgotten first."""
@@ -76,8 +77,7 @@ class Worker:
                     f"a worker cannot open it ({type(error).__name__}: {error}). Workers need the "
                     "same version of Python, numpy, cloudpickle, and what the function imports."
                 )
-        outcome = attempt(self._functions[key], timeout, inputs)
-        return travelling(*outcome) if outcome[0] == RAISED else outcome
+        return travelling(*attempt(self._functions[key], timeout, inputs))
 
     def _keep(self, key, pickled, jax_doubles):
         ignore_ctrl_c()
@@ -101,6 +101,17 @@ def set_jax_doubles(wanted):
         os.environ["JAX_ENABLE_X64"] = "1"  # which it reads when it is imported
         if jax := sys.modules.get("jax"):
             jax.config.update("jax_enable_x64", True)
+
+
+def belong_to_parent():
+    """Let this process ignore Ctrl-C, and end when its parent has ended."""
+    ignore_ctrl_c()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent():
+    parent_process().join()
+    os._exit(1)
 
 
 def ignore_ctrl_c():
@@ -130,8 +141,29 @@ def attempt(function, timeout, inputs):
         return RAISED, error
 
 
-def travelling(kind, error):
-    """Return an exception with its traceback as text, and the lines, as neither travels itself."""
+def travelling(kind, *found):
+    """Return what comes of a call so that it can be sent."""
+    if kind == RAISED:
+        return kind, *sendable(*found)
+    if kind == RETURNED and not _can_travel(*found):
+        return STAYS, type(*found).__name__
+    return kind, *found
+
+
+def _can_travel(value):
+    if isinstance(value, tuple | list):
+        return all(map(_can_travel, value))
+    if isinstance(value, Number) or not getattr(getattr(value, "dtype", None), "hasobject", True):
+        return True
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:
+        return False
+    return True
+
+
+def sendable(error):
+    """Return an exception, its traceback as text, and the lines, as neither travels with it."""
     text = "".join(traceback.format_exception(error))
     lines = [(f.filename, f.lineno, f.name) for f in traceback.extract_tb(error.__traceback__)]
     try:
@@ -140,7 +172,7 @@ def travelling(kind, error):
         notes = getattr(error, "__notes__", [])
         error = RuntimeError(f"{type(error).__name__}: {error}")
         error.__notes__ = notes
-    return kind, error, text, lines
+    return error, text, lines
 
 
 def within(seconds, function, *arguments):

@@ -32,6 +32,7 @@ from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.python_calls import WrongReturn
+from pymc_kameleon.model.remote import NotHere
 from pymc_kameleon.model.simulator_calls import UNNAMED, NotEmulated, boxes_called
 
 LOOK_SEED = 0
@@ -237,7 +238,7 @@ class _Start:
         for self.n_trials in range(1, MOST_TRIALS + 1):
             try:
                 return compute(self._near(rng, AROUND) if errors else self.point)
-            except WrongReturn:  # another point returns no other type
+            except (WrongReturn, NotHere):  # as at any other point
                 raise
             except Exception as error:
                 errors.append(error)

@@ -1,9 +1,5 @@
 """Tasks of a run, in a thread or in a process of ours, and exceptions that are sent back."""
 
-import os
-import threading
-from multiprocessing import parent_process
-
 import cloudpickle
 from threadpoolctl import threadpool_limits
 
@@ -11,9 +7,9 @@ from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.evaluators import packed
 from pymc_kameleon.model.python_calls import WorkerTraceback
 from pymc_kameleon.model.remote import (
-    RAISED,
     attempt,
-    ignore_ctrl_c,
+    belong_to_parent,
+    sendable,
     set_jax_doubles,
     travelling,
     uses_jax_doubles,
@@ -42,14 +38,8 @@ def _opened(pickled, jax_doubles):
 def set_up_process(own):
     """Let this process do tasks of a job, ignore Ctrl-C, and end when its parent has ended."""
     _own.append(own.value)
-    ignore_ctrl_c()
+    belong_to_parent()
     threadpool_limits(1)  # LAPACK's own threads would fight with those of others
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent():
-    parent_process().join()
-    os._exit(1)
 
 
 def do_in_process(function, *arguments):
@@ -59,8 +49,7 @@ def do_in_process(function, *arguments):
 
 def call_in_process(number, timeout, inputs):
     """Return what comes of a call of a function of this process."""
-    outcome = attempt(_own[-1][number], timeout, inputs)
-    return travelling(*outcome) if outcome[0] == RAISED else outcome
+    return travelling(*attempt(_own[-1][number], timeout, inputs))
 
 
 def do_task(job, function, *arguments):
@@ -90,8 +79,8 @@ class Failed:
         self.error = error
 
     def __getstate__(self):
-        return travelling(RAISED, self.error)
+        return sendable(self.error)
 
     def __setstate__(self, state):
-        _, self.error, text, lines = state
+        self.error, text, lines = state
         self.error.__cause__ = WorkerTraceback(text, lines)

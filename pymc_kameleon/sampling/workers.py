@@ -23,9 +23,10 @@ from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.model.black_box import Function
 from pymc_kameleon.model.black_boxes import names_of
-from pymc_kameleon.model.evaluators import Elsewhere, Evaluators
+from pymc_kameleon.model.evaluators import ByValue, Elsewhere, Evaluators
 from pymc_kameleon.model.gathering import Gathering
 from pymc_kameleon.model.pymc_internals import multiprocessing_context
+from pymc_kameleon.model.remote import belong_to_parent
 from pymc_kameleon.sampling.without_main import WITHOUT_MAIN
 from pymc_kameleon.sampling.worker_process import (
     Packed,
@@ -86,7 +87,11 @@ def evaluators_of(executor):
 
 
 def _pool_of_this_machine():
-    return ProcessPoolExecutor(default_cores(), WITHOUT_MAIN)
+    return _fresh_pool(default_cores())
+
+
+def _fresh_pool(n):
+    return ProcessPoolExecutor(n, WITHOUT_MAIN, initializer=ByValue(belong_to_parent))
 
 
 class CallPools:
@@ -102,7 +107,7 @@ class CallPools:
     def __call__(self):
         """Return a pool."""
         first, self._first = self._first, None
-        return CallPool(*first) if first else ProcessPoolExecutor(self.n, WITHOUT_MAIN)
+        return CallPool(*first) if first else _fresh_pool(self.n)
 
 
 class CallPool(ProcessPoolExecutor):

@@ -23,6 +23,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.model import evaluators as model_evaluators
 from pymc_kameleon.model.evaluators import Evaluators, WorkersDied
 from pymc_kameleon.model.gathering import RunEnded
+from pymc_kameleon.model.python_calls import WrongReturn
 from pymc_kameleon.model.remote import NotHere, TooLong
 from pymc_kameleon.sampling.without_main import WITHOUT_MAIN
 
@@ -140,6 +141,21 @@ def test_jax_has_as_many_bits_in_workers(monkeypatch):
 # ---- what becomes of calls ----------------------------------------------------------------------
 
 
+def test_what_cannot_be_sent_back_is_no_death():
+    with ProcessPoolExecutor(1, FORK) as pool:
+        for value in (threading.Lock, lambda: [iter(x for x in "ab")]):
+            with pytest.raises(WrongReturn, match=r"returned .*which cannot be sent back"):
+                called(pool, lambda x, value=value: value(), 1)
+        assert called(pool, lambda x: (np.ones(2), [x, 2]), 1)[1] == [1, 2]
+
+
+def breaks_by_value(x):
+    raise ZeroDivisionError("the solver broke down")
+
+
+breaks_by_value.__module__ = "__main__"
+
+
 def breaks(x):
     raise ZeroDivisionError("the solver broke down")
 
@@ -150,6 +166,10 @@ def test_exceptions_name_the_line_of_the_user():
     with ProcessPoolExecutor(1, FORK) as pool, pytest.raises(ZeroDivisionError) as info:
         sample(pk.baselines.RWM(model=model), executor=pool)
     assert "in breaks" in str(info.value.__cause__)
+    with Bare(1) as worker, pytest.raises(ZeroDivisionError) as info:
+        called(worker, lambda x: breaks_by_value(x), 1)
+    assert info.value.__cause__.lines[-1][0] == __file__
+    assert __file__ in str(info.value.__cause__)
     with ProcessPoolExecutor(1, FORK) as pool, pytest.raises(RuntimeError, match="Stubborn"):
         called(pool, faults.RaisesStubborn((-1, 1)), np.zeros(2))
 

@@ -228,11 +228,11 @@ class Workers:
             self.abandon()  # shutdown waits for ever if a process dies just now
         if self.gathers:
             self._job.turns.end()  # or for a call that is never made
+        if self.evaluators is not None:
+            self.evaluators.end()
         if self._pools is not None:
             _kill(self.evaluators.executor._processes or {})
             self.evaluators.close()
-        elif self.evaluators is not None:
-            self.evaluators.end()
         self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
         self._limits.restore_original_limits()
 

@@ -357,7 +357,7 @@ def test_variables_go_by_their_names(mixed_model):
 def test_an_unknown_option_names_the_nearest(mixed_model):
     with pytest.raises(TypeError, match=r"^KAM has no option 'gama'; did you mean 'gamma'\?$"):
         pk.KAM(model=mixed_model, gama=1.0)
-    with pytest.raises(TypeError, match="GAM has no option 'xyz'; it has learning_rate, scale_b"):
+    with pytest.raises(TypeError, match="GAM has no option 'xyz'; it has learning_rate, scaling_b"):
         pk.GAM(model=mixed_model, xyz=1)
 
 

@@ -45,8 +45,8 @@ SECONDS_IN_THREADS, SECONDS_IN_PROCESSES, SECONDS_TOGETHER = 0.1, 0.5, 1.0
 """Time that an advance should take: some fifty times what it costs to send it and back."""
 
 SLOW_CALL = 0.005
-"""Seconds of a call from which it is sent alone to a process, which costs about 0.9 ms. From there on
-two processes that make calls are as fast as two that have chains: 1.96 times one, with 20 ms."""
+"""Seconds of a call from which it is sent alone to a process, which costs about 0.9 ms. From there
+on two processes that make calls are as fast as two that have chains: 1.96 times one, with 20 ms."""
 
 DEATH_WAIT = 2.0
 """Seconds in which a pool should see that one of its processes has died."""

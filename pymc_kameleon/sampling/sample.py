@@ -341,14 +341,8 @@ def resume(
                     *(model, result, steps, draws, most, target_ess is not None, max_evaluations)
                 ),
                 *(model, idata_kwargs, ends, store, store if store is not None else result),
-                *(
-                    cores,
-                    evaluators,
-                    max_evaluations,
-                    progressbar,
-                    quiet,
-                    compute_convergence_checks,
-                ),
+                *(cores, evaluators, max_evaluations),
+                *(progressbar, quiet, compute_convergence_checks),
             )
         return run.to_its_end()
 

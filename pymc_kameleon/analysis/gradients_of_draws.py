@@ -191,7 +191,7 @@ def _evaluated(dt, posterior, model):
         with say_if_compiling("the gradient of the model"):
             everywhere = np.full((2, layout.d), np.inf) * [[-1], [1]]
             own = model.value_vars
-            density = Density(ModelLogp(model, own, point, {}, everywhere, 1))
+            density = Density(ModelLogp(model, own, point, {}, everywhere, 1).compiled())
     except (NotMapped, ValueError) as error:  # without a gradient, or noisy
         raise NoGradients(str(error)) from error
     flat = np.ascontiguousarray(x.reshape(-1, layout.d))

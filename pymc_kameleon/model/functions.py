@@ -16,10 +16,12 @@ import pytensor.tensor as pt
 from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
 from pytensor.gradient import NullTypeGradError
+from pytensor.graph import FunctionGraph
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import apply_ancestors, graph_inputs
 from pytensor.link.numba.dispatch.basic import numba_funcify
+from pytensor.tensor.basic import Split
 
 from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, address_array, function_address
@@ -257,6 +259,7 @@ class ModelFunctions:
         def compiled(**kwargs):
             raveled = clone_replace(outputs, replacements, rebuild_strict=False)
             raveled = with_black_boxes(self.kind_of_box, raveled, x[self._order(model)])
+            raveled = _with_slices(raveled)
             return pymc_compile(
                 [x, data, shapes, *inputs],
                 [result.astype("float64") for result in raveled],
@@ -286,7 +289,8 @@ class ModelFunctions:
 
     def __getstate__(self):
         """Leave the graphs behind: they are compiled."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("results", "_seen")}
+        left = "results", "_seen", "_to_compile"
+        return {k: v for k, v in self.__dict__.items() if k not in left}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
@@ -308,7 +312,7 @@ def _say_what_is_python(model, functions):
 
 
 class ModelLogp(ModelFunctions):
-    """The log-density of a model, for the transitions of one step.
+    """The log-density of a model, for the transitions of one step; call `compiled` before others.
 
     Parameters
     ----------
@@ -364,15 +368,21 @@ class ModelLogp(ModelFunctions):
                 functions.append(([v], [product], vector_entry))
             return functions
 
-        depends_on = (own, derivatives)
-        self._compile_once(model, depends_on, graphs, compile_kwargs)
-        self.begin_watch()
+        self._to_compile = model, (own, derivatives), graphs, compile_kwargs
+
+    def compiled(self):
+        """Compile it, unless an earlier step's holds; return it."""
+        if not self.functions:
+            self._compile_once(*self._to_compile)
+            self.begin_watch()
+        return self
 
     def _begin(self, model, own, initial_point, logp, region, gradient_size):
         value_vars = [*own, *(var for var in model.value_vars if var not in own)]
         super().__init__(value_vars, initial_point, [logp])
-        self.region, self.rng, self.rule = region, None, DEFAULT_RULE
+        self.region, self.rng, self.rule, self.functions = region, None, DEFAULT_RULE, []
         self._allocate(gradient_size)
+        self.begin_watch()
 
     def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
         compiled = super()._compile(model, inputs, outputs, entry_for, compile_kwargs)
@@ -387,7 +397,7 @@ class ModelLogp(ModelFunctions):
     @property
     def is_watched(self):
         """Whether each evaluation is seen by Python."""
-        return isinstance(self.functions[0], Watched)
+        return isinstance(next(iter(self.functions), None), Watched)
 
     @cached_property
     def _on_failure(self):
@@ -439,23 +449,20 @@ class ModelLogp(ModelFunctions):
         """Whether it depends on a seed."""
         return self.seed.size > 0
 
-    @property
-    def _others(self):
-        return address_array([function.address for function in self.functions[1:]])
-
     def target(self, rng):
         """Return what the compiled transitions call, with the chain's Generator, in this thread."""
         if self.is_watched:
             self.functions[0].watch_for(self)
+        address, *others = [function.address for function in self.functions] or [0]
         return Target(
-            self.functions[0].address,
+            address,
             self.point,
             self._data,
             self._shapes,
             self.region,
             self.count,
             self.gradient,
-            self._others,
+            address_array(others),
             self.seed,
             rng,
         )
@@ -666,6 +673,22 @@ def _slices(variables, vector, shapes):
         replacements[var] = var.type.filter_variable(part)
         start = start + size
     return replacements
+
+
+def _with_slices(results):
+    """Return `results` with slices in place of Split, which numba needs 5 s to compile.
+
+    Split is the gradient of a concatenation.
+    """
+    graph = FunctionGraph(outputs=results, clone=False)
+    for node in graph.toposort():
+        if isinstance(node.op, Split):
+            (whole, sizes), end, before = node.inputs, 0, (slice(None),) * node.op.axis
+            for k, part in enumerate(node.outputs):
+                start, end = end, end + sizes[k]
+                new = part.type.filter_variable(whole[(*before, slice(start, end))])
+                graph.replace(part, new, import_missing=True)
+    return graph.outputs
 
 
 def _equal(a, b):

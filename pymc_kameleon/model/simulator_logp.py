@@ -83,14 +83,19 @@ class SimulatorLogp(ModelLogp):
         self.simulators, self._alone, self.n_trials = cut.simulators, cut.alone, cut.n_trials
         self._begin(model, own, initial_point, logp, region, gradient_size=cut.y.type.shape[0])
         depends_on = own, cut.simulators.sizes.tolist(), cut.simulators.applications.tolist()
+        self._to_compile = model, depends_on, lambda: self._graphs(cut, own), compile_kwargs
+        self._to_check = cut.start, initial_point
+
+    def compiled(self):
+        """Compile it; raise NotEmulated if numba cannot, or if nothing is to be emulated."""
         try:
-            self._compile_once(model, depends_on, lambda: self._graphs(cut, own), compile_kwargs)
+            super().compiled()
             self._check_compiled()
-            self._check_outputs(cut.start, initial_point)
+            self._check_outputs(*self._to_check)
         except NotEmulated as error:
             error.n_trials = self.n_trials
             raise
-        self.begin_watch()
+        return self
 
     def _graphs(self, cut, own):
         q, p = cut.simulators.q, cut.simulators.p

@@ -34,15 +34,7 @@ MOST_ATTEMPTS = 3
 
 
 def evidence_by(draws, evaluate, n, rng):
-    """Return the Evidence that draws tell, by n new points; ValueError of another model.
-
-    Parameters
-    ----------
-    draws : EvidenceDraws
-    evaluate : Evaluating
-    n : int
-    rng : numpy.random.Generator
-    """
+    """Return the Evidence that EvidenceDraws tell, by n new points; ValueError of another model."""
     draws.thin(MOST_DRAWS if draws.logp is not None else n)
     logp = _logp_at_draws(draws, evaluate, rng)
     low, high = draws.turn
@@ -82,22 +74,18 @@ def _logp_at_draws(draws, evaluate, rng):
 
 
 class Density:
-    """A model's log-density, as a job of workers; -inf beyond a region.
+    """A model's log-density, as a job of workers.
 
-    Parameters
-    ----------
-    model : pm.Model
-    variables : list of value variables
-        All of it, in the order of the coordinates.
-    restricted : dict
-        Where steps were restricted to, by value variable.
+    `variables` are all value variables, in the order of the coordinates. Outside the regions in
+    `restricted`, which steps were restricted to, it is -inf.
     """
 
     def __init__(self, model, variables, restricted):
         point, self.compile_kwargs = model.initial_point(), {}
         layout = Layout(model, variables, point)
         self._start, region = layout.raveled(point)[layout.places], layout.region_array(restricted)
-        self.log_density = ModelLogp(model, variables, point, self.compile_kwargs, region)
+        logp = ModelLogp(model, variables, point, self.compile_kwargs, region)
+        self.log_density = logp.compiled()
         self.log_density.rule = Rule(doubts=False)
         self.has_timeout = self.log_density.has_timeout
         self.coordinates = layout.coordinates()
@@ -169,20 +157,9 @@ def _log_density(logp, x, seed):
 
 
 class Evaluating:
-    """Evaluates many points at once, wherever there are workers.
+    """Evaluates many points at once, wherever there are Workers; `n` counts them.
 
-    Parameters
-    ----------
-    density : Density
-    cores, evaluators
-        As of Workers.
-    rng : numpy.random.Generator
-        Of the seeds of estimates.
-
-    Attributes
-    ----------
-    n : int
-        Evaluations so far.
+    `rng` draws the seeds of estimates.
     """
 
     def __init__(self, density, cores, evaluators, rng):

@@ -11,15 +11,10 @@ NUMBERS_PER_ADVANCE = 200_000
 
 
 class Chain:
-    """One chain of a run: its last state, and the advance that is being made.
+    """One chain of a run: its last ChainState, and the advance that is being made.
 
-    Parameters
-    ----------
-    row, number : int
-        Its row in the arrays of draws, and its number in the result.
-    state : ChainState
-    steps : list of KameleonStep
-        Steps of the job, for their names.
+    `row` is its row in the arrays of draws, `number` its number in the result. The job's `steps`
+    are needed for their names.
     """
 
     def __init__(self, row, number, state, steps):

@@ -21,18 +21,7 @@ class Evaluation:
 
 
 class FirstWay:
-    """The way of the first chain.
-
-    Parameters
-    ----------
-    job : Job
-    chain : Chain
-
-    Attributes
-    ----------
-    evaluations : list of Evaluation
-        What it has asked for, and not been told yet.
-    """
+    """The way of the first chain; `evaluations` is what it has asked for, and not been told yet."""
 
     def __init__(self, job, chain):
         self._job, self._chain, self._steps = job, chain, job.idle_steps()

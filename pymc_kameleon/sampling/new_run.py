@@ -15,19 +15,10 @@ from pymc_kameleon.step.monitor import NO_LIMIT
 
 
 class NewRun:
-    """A run that begins afresh.
+    """A run that begins afresh, with steps that move all variables of their model.
 
-    Parameters
-    ----------
-    steps : list of KameleonStep
-        They move all variables of their model.
-    settings : Settings
-    random_seed, initvals
-        As of `pk.sample`.
-    labels : dict
-        Coordinates and dimensions of the user's own, ``coords`` and ``dims``.
-    evaluations : list of Dataset
-        Of earlier runs, which the steps are to take up.
+    `labels` has the user's ``coords`` and ``dims``, `evaluations` the Datasets of earlier runs that
+    the steps are to reuse.
     """
 
     before, seconds = 0, 0.0  # draws after tuning that there are, and what they took

@@ -153,11 +153,7 @@ def check_gradients(tree, job):
 def say_what_was_done(ended, seconds):
     """Log the warnings of chains at their end, each once, and how long sampling took.
 
-    Parameters
-    ----------
-    ended : list of (Chain, list of KameleonStep)
-        What a chain has warned of before, its `given_warnings`, is not repeated.
-    seconds : float
+    `ended` has each Chain with its steps. The chain's `given_warnings` are not repeated.
     """
     said = defaultdict(list)
     for chain, steps in ended:
@@ -187,23 +183,13 @@ def say_what_was_done(ended, seconds):
 
 
 def say_what_tuning_found(ended):
-    """Log what else there is to say of chains that were tuned in this run, each once.
-
-    Parameters
-    ----------
-    ended : list of (Chain, list of KameleonStep)
-    """
+    """Log what else there is to say of chains that were tuned in this run, each once."""
     tuned = [steps for chain, steps in ended if chain.begun < chain.tune <= chain.done]
     say_each_once(note for steps in tuned for step in steps for note in step._notes())
 
 
 def say_what_was_rejected(ended):
-    """Log how many evaluations of all chains were rejected as they failed, or took too long.
-
-    Parameters
-    ----------
-    ended : list of (Chain, list of KameleonStep)
-    """
+    """Log how many evaluations of all chains were rejected as they failed, or took too long."""
     watched = [(chain, step) for chain, steps in ended for step in steps]
     failed = [(chain, step) for chain, step in watched if any(step.watch.n_rejected)]
     if not failed:

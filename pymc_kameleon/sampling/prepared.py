@@ -33,14 +33,7 @@ class Prepared:
 
 
 def prepare(origin, store):
-    """Return a run before its first draw.
-
-    Parameters
-    ----------
-    origin : NewRun or ResumedRun
-    store : Path or None
-        Path of a new store for its draws.
-    """
+    """Return the run of a NewRun or ResumedRun before its first draw; `store` is a new Path."""
     try:
         return _prepared(origin, store)
     except BaseException:

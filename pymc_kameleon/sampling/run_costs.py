@@ -131,16 +131,8 @@ def _on_cores(cores, at_once, together):
 def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
     """Tell the user of a black box of all its calls that the statistic n_logp does not count.
 
-    Parameters
-    ----------
-    job : Job
-        Its steps are told of once.
-    n_checks : int
-        Evaluations by which a run that goes on was compared with what it was.
-    draws : int
-        Draws that are kept, of all chains.
-    likelihood : list of str
-        Groups that PyMC computes from the draws.
+    A resumed run was compared with the earlier one by `n_checks` evaluations. `draws` are kept of
+    all chains. PyMC computes the groups `likelihood` from them.
     """
     if not job.holds_gil:
         return

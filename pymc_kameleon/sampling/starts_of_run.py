@@ -36,17 +36,9 @@ def starts(job, seeds, initvals, most=None, n_looked_at=None):
     That is values by name; and of each step, how often its log-density, and what it is there, with
     what the way to the posterior notes besides, None if it was not.
 
-    Parameters
-    ----------
-    job : Job
-    seeds : list of int
-        One for each chain.
-    initvals
-        As of `pk.sample`.
-    most : int, optional
-        Evaluations, at most, with those that the chains are to make.
-    n_looked_at : int, optional
-        How many of the starts are drawn until the log-density is finite there; by default all.
+    There is a seed for each chain. `most` limits the evaluations, those that chains are to make
+    included. The first `n_looked_at` starts, by default all, are drawn until the log-density is
+    finite there.
     """
     steps, model = job.steps, job.steps[0].model
     if initvals is None:
@@ -86,12 +78,7 @@ def _not_looked_at(job):
 class Density:
     """The log-density at points that are values by name: -inf outside the region of any step.
 
-    Attributes
-    ----------
-    where : str
-        What an exception of a likelihood says of its place.
-    failures : list of str
-        What it did where it was rejected for that.
+    `where` tells the place of an exception. `failures` are what the rejected evaluations did.
     """
 
     def __init__(self, job, most=None):

@@ -69,10 +69,7 @@ def do_task(job, function, *arguments):
 class Failed:
     """An exception that a task raised, as opposed to the death of its worker.
 
-    Attributes
-    ----------
-    error : Exception
-        With its traceback, which is its cause if it comes from another process.
+    The cause of the `error` is its traceback, if it comes from another process.
     """
 
     def __init__(self, error):

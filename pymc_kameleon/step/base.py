@@ -37,7 +37,13 @@ from pymc_kameleon.model.starts import RETRIES
 from pymc_kameleon.model.watch import Watch
 from pymc_kameleon.step.draw_costs import say_what_a_draw_costs, seconds_per_logp
 from pymc_kameleon.step.groups import GRADIENTS
-from pymc_kameleon.step.make_draws import CannotStart, compiled_run, make_draws, where
+from pymc_kameleon.step.make_draws import (
+    CannotStart,
+    compiled_run,
+    make_draws,
+    run_compiled_beside,
+    where,
+)
 from pymc_kameleon.step.messages import say_each_once
 from pymc_kameleon.step.monitor import ChainMonitor
 from pymc_kameleon.step.options import (
@@ -290,7 +296,12 @@ class KameleonStep(ArrayStepShared):
         self._common_start = np.concatenate([np.ravel(common_start[var.name]) for var in own])
         self._outputs = None
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
-        self._load()
+        self._buffer = self.statistics.buffer()
+        with run_compiled_beside([self]) as waits:
+            self._compile()
+            if waits:
+                self.compile_learning()
+            self._load()
         start = self.layout.raveled(self._initial_point)
         values, before = [], self.log_density.count[0]
         with taking_notes(start) as notes:
@@ -365,10 +376,18 @@ class KameleonStep(ArrayStepShared):
         raise NotImplementedError
 
     def _make_log_density(self, own, region):
-        """Return the ModelLogp of value variables `own`, which may be in `region` (2, d)."""
+        """Return the ModelLogp of value variables `own`, which may be in `region` (2, d).
+
+        It need not be compiled yet.
+        """
         return ModelLogp(
             self.model, own, self._initial_point, self._compile_kwargs, region, self.derivatives
         )
+
+    def _compile(self):
+        """Compile the log-density."""
+        with one_thread_compiles:
+            self.log_density.compiled()
 
     @property
     def _n_noted(self):

@@ -54,12 +54,15 @@ class BoxedEmulator(pk.EmulatorMetropolis):
             logp = through_a_box(logp, own, self._initial_point)
         with (
             patch.object(self.model, "logp", lambda: logp),
-            patch.object(SimulatorLogp, "_check_outputs"),
             patch.object(simulators, "_is_linear_in", lambda logp, outputs: False),
         ):
             log_density = super()._make_log_density(own, region)
         self.settings["stops"] = STOPS
         return log_density
+
+    def _compile(self):
+        with patch.object(SimulatorLogp, "_check_outputs"):
+            super()._compile()
 
 
 SAMPLERS = tuple(

@@ -475,9 +475,9 @@ def test_through_python_they_are_the_same(monkeypatch):
     where = model.continuous_value_vars, model.initial_point()
     in_python = {"mode": Mode("py", "fast_compile")}
     with pytest.raises(NotEmulated, match="numba cannot compile"):
-        SimulatorLogp(model, *where, in_python, logp.region)
+        SimulatorLogp(model, *where, in_python, logp.region).compiled()
     monkeypatch.setattr(SimulatorLogp, "_check_compiled", lambda self: None)
-    slow = SimulatorLogp(model, *where, in_python, logp.region)
+    slow = SimulatorLogp(model, *where, in_python, logp.region).compiled()
     z, stand_in = point_of(logp), StandIn(logp.simulators)
     np.testing.assert_allclose(slow(z), logp(z), rtol=1e-12)
     np.testing.assert_allclose(slow.gradient, logp.gradient, rtol=1e-12)

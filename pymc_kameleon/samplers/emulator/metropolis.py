@@ -372,8 +372,11 @@ class EmulatorMetropolis(SurrogateMetropolis):
         most = MOST_MODES[self._d > MANY] - 1
         self._n_mirrors = most if likely_symmetries(self) else 0
         self.settings["stops"] = n_stops(self._d, log_density.simulators.q)
-        problems.say_what_is_emulated(log_density, self._initial_point)
         return log_density
+
+    def _compile(self):
+        super()._compile()
+        problems.say_what_is_emulated(self.log_density, self._initial_point)
 
     @staticmethod
     def compile_learning():

@@ -396,6 +396,10 @@ class SurrogateMetropolis(KameleonStep):
         self._prior_of_look = []  # which all copies share
         super().__init__(vars, **common)
 
+    def _make_log_density(self, own, region):
+        log_density = super()._make_log_density(own, region)
+        return log_density.compiled()  # which tells whether it is expensive
+
     @staticmethod
     def compile_learning():
         """Load, or compile, the inner chain by itself, which corrects averages in pk.summary."""

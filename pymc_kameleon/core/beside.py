@@ -1,0 +1,56 @@
+"""Compilation in another process, beside what this one compiles meanwhile."""
+
+import os
+import signal
+import sys
+import warnings
+from contextlib import contextmanager, suppress
+
+from numba import config, typeof
+from numba.core.compiler_lock import global_compiler_lock
+
+from pymc_kameleon.core.compiler import entry_point
+from pymc_kameleon.core.numba_cache import Cache
+
+
+@contextmanager
+def compiled_beside(dispatcher, *arguments):
+    """Compile `dispatcher` for these arguments in a child process, while the block runs.
+
+    The child keeps the machine code on disk, where `specialise` finds it; if that is called before
+    the child has ended, it waits. Yields whether there is a child: on Linux, with two processors,
+    if the code is not on disk. A fork shares what was imported, and all that the types refer to.
+    """
+    types = tuple(typeof(argument) for argument in arguments)
+    if not _pays(dispatcher, types):
+        yield False
+        return
+    child = _fork(lambda: entry_point(dispatcher, types))
+    try:
+        yield True
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        with suppress(ChildProcessError):  # the program ignores SIGCHLD
+            os.waitpid(child, 0)
+
+
+def _pays(dispatcher, types):
+    if config.DISABLE_JIT or sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
+        return False
+    return isinstance(dispatcher._cache, Cache) and not dispatcher._cache.holds(types)
+
+
+def _fork(work):
+    """Return the number of a child that does the work and ends; its errors come again here."""
+    with warnings.catch_warnings(), global_compiler_lock:  # no other thread is amid compiling
+        warnings.simplefilter("ignore")  # of other threads, for which the child does nothing
+        child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return child

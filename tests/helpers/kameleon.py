@@ -65,16 +65,16 @@ def _tuned(sampler, name, tune, arguments):
 
 
 def tuned(sampler, name, tune=1500, **arguments):
-    """Return the same after tuning."""
+    """Return a step of one transition per draw, as it is after tuning."""
     step, after_tuning = _tuned(sampler, name, tune, tuple(arguments.items()))
     step.sampling_state = after_tuning
     return step
 
 
 def compare_by_hand(step, chain, name, n, seed=7):
-    """Make n transitions, and the same by hand; return statistics, and α of each.
+    """Make n transitions, and compare them with those of the slow chain; return statistics, and α.
 
-    They are from a start of their own, so that what the state derives from the position is new.
+    They begin where tuning began, so that the state has to derive everything from a new position.
     """
     target = TARGETS[name]
     step.rng = np.random.default_rng(seed)

@@ -155,11 +155,11 @@ def run(root, tests, cache, timeout=None):
 
 
 @cache
-def seconds_without_mutants(tests, cache):
+def seconds_without_mutants(tests, machine_code):
     """Return how long tests take without mutants, or None if they fail."""
     start = time.time()
     with copied() as root:
-        code, output = run(root, tests, cache)
+        code, output = run(root, tests, machine_code)
     seconds = time.time() - start
     passes = code in PASSES
     print(f"{'passes' if passes else 'FAILS'} without mutants: {tests}, {seconds:.0f} s")
@@ -167,16 +167,17 @@ def seconds_without_mutants(tests, cache):
     return seconds if passes else None
 
 
-def judged(mutant, all_tests, cache):
+def judged(mutant, all_tests, machine_code):
     """Return the verdict on a mutant, and which tests killed it or missed it."""
     with copied(mutant) as root:
-        own_cache = root / "cache" if re.fullmatch(DECIDES_CACHE, mutant.file) else cache
+        decides = re.fullmatch(DECIDES_CACHE, mutant.file)
+        own_code = root / "cache" if decides else machine_code
         for tests in all_tests:
-            seconds = seconds_without_mutants(tests, cache)
+            seconds = seconds_without_mutants(tests, machine_code)
             if seconds is None:
                 return "NOT TESTED", f"because {tests} fails without it"
             timeout = SLACK[0] + SLACK[1] * seconds
-            code, output = run(root, tests, own_cache, timeout)
+            code, output = run(root, tests, own_code, timeout)
             if code is None:
                 return "timed out", f"after {timeout:.0f} s of {tests}"
             if code not in PASSES:
@@ -215,9 +216,9 @@ def main():
     if told.list:
         print(*map(described, mutants), sep="\n")
         return 0
-    with TemporaryDirectory() as cache:
+    with TemporaryDirectory() as machine_code:
         for mutant in drawn(mutants, told.sample, told.seed):
-            verdict, details = judged(mutant, nearest_tests(mutant, told.files), cache)
+            verdict, details = judged(mutant, nearest_tests(mutant, told.files), machine_code)
             verdicts[mutant] = verdict
             print(f"{verdict}: {described(mutant)}\n    {details}", flush=True)
     report(verdicts)

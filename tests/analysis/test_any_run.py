@@ -386,9 +386,6 @@ BROKEN = {
     "uniform": bounded(
         lambda name, **how: pm.Uniform(name, 0, 1, **how), lambda r: r.uniform(size=N), 1 / 2, 1 / 3
     ),
-    "exponential": bounded(
-        lambda name, **how: pm.Exponential(name, 1, **how), lambda r: r.exponential(size=N), 1, 2
-    ),
     "Pareto": bounded(
         lambda name, **how: pm.Pareto(name, 5, 1, **how),
         lambda r: 1 + r.pareto(5, N),
@@ -401,12 +398,6 @@ BROKEN = {
         0.5,
         0.375,
     ),
-    "triangle": bounded(
-        lambda name, **how: pm.Triangular(name, lower=-1, upper=1, c=0, **how),
-        lambda r: r.triangular(-1, 0, 1, N),
-        0,
-        1 / 6,
-    ),
     "narrow in wide": bounded(
         lambda name, **how: pm.Truncated(name, pm.Normal.dist(), lower=-1.5, **how),
         lambda r: stats.truncnorm(-1.5, np.inf).rvs(N, random_state=r),
@@ -417,13 +408,8 @@ BROKEN = {
     "switch": with_potential(lambda x: pt.switch(x > 1, -1.0, 0.0)),
     "hole": with_potential(lambda x: pt.switch(pt.abs(x) < 0.5, -2.0, 0.0)),
     "small jump": with_potential(lambda x: pt.switch(x > 0.2, -0.05, 0.0)),
-    "floor": with_potential(lambda x: -0.5 * pt.floor(x)),
     "round": with_potential(lambda x: -2 * (0.3 - pt.round(2 * x) / 2) ** 2),
     "fine steps": with_potential(lambda x: -2 * (0.3 - pt.round(1000 * x) / 1000) ** 2),
-    "modulo": with_potential(lambda x: pt.mod(x, 1.0)),
-    "integer": with_potential(lambda x: 0.4 * pt.cast(2 * x, "int64")),
-    "sign": with_potential(lambda x: 0.3 * pt.sign(x)),
-    "comparison": with_potential(lambda x: 0.7 * (x > 0.5)),
     "one side": with_potential(lambda x: pt.switch(x > -1, 0.0, -np.inf), low=-1, high=12),
     "simulator": with_potential(
         lambda x: -2 * (0.3 - rounding_simulator(x)) ** 2,
@@ -439,24 +425,11 @@ BROKEN = {
     "selected draws": selected,
     "other data": other_data,
     "circle": circle(0, 0.3),
-    "part of a circle": circle(1, 3),
     "t of 1.5 degrees of freedom": student(1.5),
-    "t of 2.5 degrees of freedom": student(2.5),
 }
 
 
-REPEATED = {"exponential", "triangle", "floor", "modulo", "integer", "sign"} | {
-    "comparison",
-    "part of a circle",
-    "t of 2.5 degrees of freedom",
-}
-"""Those that break the identity as another one does."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in REPEATED)) for name in BROKEN],
-)
+@pytest.mark.parametrize("name", BROKEN)
 def test_none_is_wrong_in_silence(name):
     model, x, mean, square = BROKEN[name]()
     dt = tree(x=x)

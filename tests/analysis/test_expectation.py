@@ -177,18 +177,6 @@ def test_errors_of_several_runs_are_independent(monkeypatch):
     assert one_sidedness()[2:].min() > 30
 
 
-def test_each_run_has_points_of_its_own():
-    moves = [normals(seed)[1] for seed in (1, 1, 2)]
-    one, same, other = (
-        surrogate_correction._Inner(
-            own, own.row, lambda x: (x, 0 * x), np.zeros(2), (2, 2, 2)
-        ).sums(np.full((2, 2), 300))
-        for own in moves
-    )
-    assert (one == same).all()
-    assert (one != other).all()
-
-
 # ---- by hand ------------------------------------------------------------------------------------
 
 
@@ -381,50 +369,6 @@ def test_the_estimator_is_that_of_a_slow_version(share, seed, monkeypatch):
         expected = slowly(f[..., j], moves, lambda x, j=j: function(x)[:, j], 4, under_s)
         np.testing.assert_allclose((found.mean[j], found.mcse[j], found.gain[j]), expected)
     assert found.is_better.tolist() == (np.abs(found.gain - 1) > 1e-9).tolist() != [False] * 3
-
-
-def test_more_is_done_where_it_is_noisy(monkeypatch):
-    x, moves = stationary(250)
-    runs, points = [], []
-
-    def counted(parameters, start, *others):
-        runs.append(len(start) // 250)
-        return ends_of_pairs(parameters, start, *others)
-
-    class Counted(Spread):
-        def more(self, n):
-            points.append(n)
-            return super().more(n)
-
-    monkeypatch.setattr(surrogate_correction, "ends_of_pairs", counted)
-    monkeypatch.setattr(surrogate_correction, "Spread", Counted)
-    monkeypatch.setattr(surrogate_correction, "coefficients", whole)
-    monkeypatch.setattr(surrogate_correction, "FIRST_POINTS", 8)
-    monkeypatch.setattr(surrogate_correction, "FIRST_RUNS", 1000)
-    surrogate_correction.corrected(at_draws(x), moves, functions)
-    assert runs[::4] == [1, 1, 2, 4][: len(runs) // 4]
-    assert points == [8, *(8 * 2 ** np.arange(len(points) - 1))]
-    assert min(len(runs) // 4, len(points)) > 1
-    runs.clear()
-    monkeypatch.setattr(surrogate_correction, "MOST_RANDOMNESS", np.inf)
-    surrogate_correction.corrected(at_draws(x), moves, functions)
-    assert runs == [1] * 4
-
-
-def test_work_is_that_of_all_chains(monkeypatch):
-    """Of which the first may have no kernels."""
-    _, moves = stationary(250)
-    first = moves.parameters[0]
-    first = first._replace(surrogate=first.surrogate._replace(n=np.array([0])))
-    moves = moves._replace(parameters=[first, *moves.parameters[1:]])
-    monkeypatch.setattr(surrogate_correction, "OVERHEAD_CENTRES", 0)
-    monkeypatch.setattr(surrogate_correction, "MOST_WORK", 1)
-    batches = np.zeros(1000, int)
-    inner = surrogate_correction._Inner(
-        moves, batches, lambda x: (functions(x), 0 * functions(x)), np.zeros(5), (4, 1, 5)
-    )
-    assert not inner.double(True)
-    assert not inner.double(False)
 
 
 def test_the_certificate_looks_at_weights():

@@ -350,22 +350,3 @@ def test_counts_are_no_modes():
     x = np.random.default_rng(1).standard_normal((4, 500))
     dt = tree(x=x, positive=(x > 0).astype(float), rounded=np.round(x))
     assert pk.mode_occupancy(dt).dataset.sizes["mode"] == 1
-
-
-def test_groups_that_can_always_be_cut_are_joined_in_the_end(monkeypatch):
-    """Cuts of the last round would leave what was joined without its groups."""
-
-    def halve(groups, subset):
-        number = subset.pop()
-        rows = groups.rows.pop(number)
-        groups.add(rows[::2])
-        groups.add(rows[1::2])
-        return True
-
-    points = np.random.default_rng(1).standard_normal((4000, 2))
-    groups = analysis_modes_of_draws.Groups(points, np.zeros(len(points), int))
-    for part in np.array_split(np.arange(len(points)), 4):
-        groups.add(part)
-    monkeypatch.setattr(analysis_modes_of_draws, "cut_at_gap", halve)
-    analysis_modes_of_draws.join_neighbours(groups)
-    assert [len(rows) for rows in groups.rows.values()] == [len(points)]

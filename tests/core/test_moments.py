@@ -52,17 +52,6 @@ def test_shrink(n):
     np.testing.assert_allclose(after, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("n", [2, 5, 30])
-def test_shrink_does_not_care_about_units(n):
-    rng = np.random.default_rng(n)
-    before = np.cov(rng.standard_normal((6, 20)))
-    units = 10 ** rng.uniform(-6, 6, 6)
-    one, other = before.copy(), before * np.outer(units, units)
-    moments.shrink(one, n)
-    moments.shrink(other, n)
-    np.testing.assert_allclose(other, one * np.outer(units, units), rtol=1e-12)
-
-
 @pytest.mark.parametrize(("n", "keep"), [(10, 10 / 17), (17, 1), (400, 1)])
 def test_few_points_are_blended_with_the_last_covariance(n, keep):
     covariance, last = np.diag([4.0, 9.0, 1.0]), np.array([[1.0, 0, 0], [2, 1, 0], [0, 3, 2]])
@@ -70,15 +59,6 @@ def test_few_points_are_blended_with_the_last_covariance(n, keep):
     moments.blend(blended, n, last)
     expected = keep * covariance + (1 - keep) * last @ last.T
     np.testing.assert_allclose(np.tril(blended), np.tril(expected), rtol=1e-8)
-
-
-def test_shrink_makes_the_covariance_of_two_points_well_conditioned():
-    points = np.random.default_rng(0).standard_normal((2, 10))
-    covariance = np.cov(points, rowvar=False, bias=True)
-    assert np.linalg.matrix_rank(covariance) == 1
-    moments.shrink(covariance, 2)
-    scales = np.sqrt(np.diag(covariance))
-    assert np.linalg.cond(covariance / np.outer(scales, scales)) < 10
 
 
 # ---- recursion ------------------------------------------------------------------------------
@@ -103,9 +83,6 @@ def test_update_is_the_slow_recursion(d, decades):
         )
 
 
-RATES = [0.3, 1e-3]
-
-
 def random_moments(d, seed):
     """Return a Generator, a mean, a factor with mixed scales, and two points about the mean."""
     rng = np.random.default_rng(seed)
@@ -124,21 +101,6 @@ def assert_same(mean, factor, expected, rtol=1e-9):
     np.testing.assert_allclose(
         covariance / np.outer(units, units), expected[1] / np.outer(units, units), atol=rtol
     )
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.2, 0.7, 1.0])
-@pytest.mark.parametrize("eta", RATES)
-def test_update_from_both_is_the_expectation_of_adaptive_metropolis(alpha, eta):
-    """Over acceptance: with probability α the state after the move is y, else x."""
-    start, factor, x, y = random_moments(4, 1)
-    sides = []
-    for after in (y, x):
-        mean, copy = start.copy(), factor.copy()
-        moments.update_mean_and_factor(mean, copy, after, eta, np.empty(4))
-        sides.append((mean, np.tril(copy) @ np.tril(copy).T))
-    expected = [alpha * one + (1 - alpha) * other for one, other in zip(*sides, strict=True)]
-    moments.update_from_both(start, factor, x, y, alpha, eta, np.empty(4))
-    assert_same(start, factor, expected)
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
@@ -235,27 +197,9 @@ def test_learn_moments_is_the_seeding_and_the_slow_recursion(rate, seedings):
     )
 
 
-@pytest.mark.parametrize(("d", "n_tune", "n_seed"), [(1, 10_000, 100), (20, 10_000, 400)])
-def test_length_of_the_seeding(d, n_tune, n_seed):
-    assert Moments.start(np.ones(d), n_tune).seeding[0] == n_seed
-
-
 def test_seeding_takes_a_quarter_at_most():
     for n_tune in range(400):
         assert Moments.start(np.ones(3), n_tune).seeding[0] <= n_tune // 4 + 1
-
-
-def test_seeding_forgets_the_start():
-    states = normal_sequence(100)
-    far, late = states.copy(), states.copy()
-    far[:50] += 1e6
-    late[50] += 1e6
-    (here, _), (there, _), (control, _) = (
-        learn_all(s, 400, np.ones(4)) for s in [states, far, late]
-    )
-    np.testing.assert_array_equal(there.mean, here.mean)
-    np.testing.assert_array_equal(there.factor, here.factor)
-    assert np.abs(control.mean - here.mean).max() > 1e3
 
 
 def test_a_chain_that_never_moved_keeps_the_scales_it_started_with():

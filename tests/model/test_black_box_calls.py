@@ -372,12 +372,6 @@ def test_inputs_that_differ_by_rounding_are_the_same():
     assert found(notes, 1.0, 1.0 + 2e-16) == 5.0
 
 
-def test_the_last_call_at_a_point_counts():
-    notes = noted(1.0)
-    notes.add(np.ones(1), 0, [np.array(1.0)], [np.array([5.0])])
-    assert found(notes, 1.0) == 5.0
-
-
 def test_a_draw_lets_other_points_be_forgotten():
     notes = noted(1.0, 2.0)
     assert found(notes, 2.0) == 2.0

@@ -20,7 +20,6 @@ import pymc_kameleon as pk
 from pymc_kameleon.model import watch
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.remote import NotHere, TooLong, within
-from pymc_kameleon.model.watch import Watch
 from pymc_kameleon.step.job import advance
 
 
@@ -252,15 +251,6 @@ def test_a_repeatable_model_is_looked_at_and_draws_as_before(caplog):
     assert warned(caplog) == []
 
 
-def test_looks_are_announced():
-    job = job_of(walk())
-    assert job.n_looks(0, 100, 300, chains=5) == 8
-    assert job.n_looks(101, 100, 300, chains=2) == 2
-    _, model = guarded_box(standard_normal, check_repeatable=False)
-    job = job_of(pk.baselines.RWM(model=model))
-    assert job.n_looks(0, 100, 300, chains=4) == 0
-
-
 @pytest.mark.slow
 def test_it_is_the_same_wherever_chains_advance():
     options = {"draws": 110, "tune": 20}
@@ -348,14 +338,3 @@ def test_what_was_seen_travels():
     for here, there in zip(*seen, strict=True):
         np.testing.assert_array_equal(here, there)
     assert seen[0].n_rejected[0] > 0
-
-
-def test_the_farthest_point_is_one_where_a_chain_may_go():
-    seen = Watch.fresh(2)
-    for x, logp in ([0.0, 0.0], 0.0), ([3.0, 0.0], -4.5), ([9.0, 0.0], -40.0), ([1.0, 0.0], -0.5):
-        seen.see(np.array(x), logp)
-    assert seen.points[watch.FAR].tolist() == [3, 0]
-    seen.turn(3)
-    seen.see(np.array([0.0, -2.0]), 10.0)
-    seen.see(np.array([5.0, -1.0]), 10.0)
-    assert seen.points[watch.FAR].tolist() == [0, -2]

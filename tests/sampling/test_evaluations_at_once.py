@@ -5,7 +5,6 @@ import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -14,7 +13,7 @@ import xarray as xr
 from arviz_stats import rhat_nested
 from arviz_stats.base import array_stats
 from counted import CALLS, Switch, counting, simulated, told
-from runs import DRAWN, QUIET, assert_same, begun, job_of, messages
+from runs import DRAWN, QUIET, assert_same, job_of, messages
 from simulated import banana, bend, simulator
 
 import pymc_kameleon as pk
@@ -24,10 +23,8 @@ from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains
 from pymc_kameleon.samplers.surrogate import metropolis
 from pymc_kameleon.samplers.surrogate.active import search as active
 from pymc_kameleon.samplers.surrogate.moves import moves_of
-from pymc_kameleon.sampling.chain_of_run import Chain
 from pymc_kameleon.sampling.first_way import FirstWay
 from pymc_kameleon.sampling.outcome import Finish
-from pymc_kameleon.sampling.run import Run
 from pymc_kameleon.step.job import evaluate
 
 pytestmark = pytest.mark.forks
@@ -249,20 +246,6 @@ def test_a_chain_alone_has_its_way_many_at_a_time(surrogate, rounds):
     assert max(rounds) == 16
     assert sum(rounds) < dt["warmup_sample_stats"]["n_logp"].values[0, 0]
     assert dt["posterior"].sizes["chain"] == 1
-
-
-def test_a_way_that_nothing_guided_goes_on_so(surrogate):
-    """It was begun when the first chain was lost; then the run was resumed."""
-    job = job_of(surrogate)
-    first, second = (Chain(k, k, begun(job, k), job.steps) for k in range(2))
-    run = SimpleNamespace(_follow=True, _at_once=1, _chains=[first, second], _job=job)
-    first.state.steps[0].guide.x[:] = 0.5
-    guided = Run._guided(run, second).steps[0]
-    assert guided.guide.is_known
-    second.state.steps[0].trail[0] = -1.0  # its start
-    assert Run._guided(run, second).steps[0].guide.is_known
-    second.state.steps[0].trail[1] = -2.0
-    assert Run._guided(run, second) is second.state
 
 
 @pytest.fixture(scope="module")

@@ -357,24 +357,6 @@ def test_it_shows_mean_acceptance_and_who_is_stuck(walks, recorders):
         assert r.stuck
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("option", OPTIONS)
-def test_it_is_shown(option, walks, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    sample(walks, progressbar=option)
-    out = capsys.readouterr().out
-    assert out.endswith("\n")  # what comes next has a line of its own
-    lines = out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert lines[0].endswith(" in all")
-    assert ("accept" in lines[2]) == (option is True or "stats" in option)
-    assert len(lines) - lines.index(next(x for x in lines if "Progress" in x)) == (
-        2 if "combined" in str(option) else 4
-    )
-    sample(walks, progressbar=False)
-    assert capsys.readouterr().out == ""
-
-
 def test_stuck_chains_are_red(walks):
     chains = [chain(i, walks, 2000, 1.0, 10) for i in range(2)]
     for own in chains[0].last_stats:

@@ -393,24 +393,6 @@ def test_ctrl_c_pressed_twice_at_any_line(walk, by_one, monkeypatch):
     assert n > 20
 
 
-@pytest.mark.parametrize(
-    ("options", "order"),
-    [
-        ({}, ["compile", "drive"]),
-        ({"chains": 1}, ["drive"]),
-        ({"tune": 0}, ["drive"]),
-    ],
-)
-def test_what_is_learned_together_is_compiled_before_the_first_draw(
-    options, order, walk, monkeypatch
-):
-    done, drive = [], Run._drive
-    monkeypatch.setattr(pk.baselines.RWM, "compile_learning", lambda step: done.append("compile"))
-    monkeypatch.setattr(Run, "_drive", lambda *args: [done.append("drive"), drive(*args)])
-    sample(walk, **options)
-    assert done == order
-
-
 @pytest.mark.slow
 def test_the_way_to_the_posterior_goes_on_where_it_was(tmp_path, monkeypatch):
     """Told after each evaluation, stopped in the middle, and gone on from a store."""

@@ -41,8 +41,7 @@ from pymc_kameleon.sampling import (
 from pymc_kameleon.sampling import (
     workers as sampling_workers,
 )
-from pymc_kameleon.sampling.worker_process import Failed
-from pymc_kameleon.step.job import Job, advance, learn
+from pymc_kameleon.step.job import advance
 
 pytestmark = pytest.mark.forks
 
@@ -81,46 +80,6 @@ def test_an_advance_is_a_pure_function(job):
     arrived = pickle.loads(pickle.dumps(rest))
     assert same(joined(arrived), joined(rest))
     assert arrived.last[0].mean_accept == rest.last[0].mean_accept
-
-
-def test_an_advance_across_the_end_of_tuning(job):
-    state, portions = begun(job), []
-    for n in (40, 40):
-        state, portion = advance(job, state, n)
-        portions.append(portion)
-    other, parts = begun(job), []
-    for n in (13, 27, 1, 39):
-        other, part = advance(job, other, n)
-        parts.append(part)
-        assert other.steps[0].tune == (other.monitor.done < 40)
-    assert same(other, state)
-    assert same(joined(*parts), joined(*portions))
-
-
-def test_what_another_chain_leaves_in_the_arrays_does_not_matter(job):
-    """Copies of the steps pass from chain to chain, with their scratch."""
-    alone, fresh = Job(job.steps, job.outputs, True), begun(job)
-    state, portion = advance(alone, advance(alone, fresh, 40)[0], 20)
-    shared, other = Job(job.steps, job.outputs, True), begun(job, seed=2, start=-4.0)
-    mine = begun(job)
-    for n in (20, 20, 15, 5):
-        mine, last = advance(shared, mine, n)
-        other, _ = advance(shared, other, n)
-        assert len(shared._idle) == 1
-    assert same(mine, state)
-    assert same(joined(last)[0], portion.outputs[15:])
-
-
-def test_an_exception_leaves_the_job_as_it_was():
-    op, model = box()
-    job = job_of(pk.baselines.RWM(model=model, steps_per_draw=2))
-    state = begun(job)
-    op.function = faults.Raises((-np.inf, np.inf))
-    with pytest.raises(ZeroDivisionError):
-        advance(job, state, 5)
-    op.function = faults.wells
-    one, other = advance(job, state, 5), advance(job_of(*job.steps), state, 5)
-    assert same(one[0], other[0])
 
 
 # ---- the same draws everywhere --------------------------------------------------------------
@@ -443,15 +402,6 @@ def test_an_exception_that_cannot_be_unpickled_arrives(black_box, late):
     assert "faults.Stubborn: the solver" in str(error.value.__cause__)
 
 
-def test_failures_travel():
-    error = faults.Stubborn(1, "no")
-    error.add_note("draw 3")
-    arrived = pickle.loads(pickle.dumps(Failed(error)))
-    assert Failed(error).error is error
-    assert type(arrived.error) is RuntimeError
-    assert arrived.error.__notes__ == ["draw 3"]
-
-
 # ---- learning together ----------------------------------------------------------------------
 
 
@@ -586,18 +536,6 @@ def test_a_second_step_may_learn_together(calls):
     one, two = (sample(steps, model=model, chains=2, tune=40, cores=n) for n in (1, 2))
     assert_same(one, two, ALL)
     assert calls == [(2, [n] * 2) for n in (0, 10, 25)] * 2
-
-
-def test_learning_is_a_task_as_any(herd, line_walk):
-    job = job_of(herd)
-    states = [advance(job, begun(job, seed=seed), 10)[0] for seed in (1, 2)]
-    before = pickle.dumps(states)
-    one, other = learn(job, states), learn(job, pickle.loads(pickle.dumps(states)))
-    assert pickle.dumps(states) == before
-    assert same(one, other)
-    assert one[0].monitor.learned == 10
-    scales = {float(state.steps[0].parameters.log_scale[0]) for state in one}
-    assert len(scales) == 1
 
 
 # ---- Ctrl-C, kill -9 ------------------------------------------------------------------------

@@ -3,21 +3,18 @@
     python tests/tools/mutants.py                          # 50 mutants of the whole package
     python tests/tools/mutants.py --sample 20 --seed 3     # 20 others
     python tests/tools/mutants.py core/linalg              # 50 of those that match a pattern
-    python tests/tools/mutants.py 'metropolis.* term' --all
     python tests/tools/mutants.py acceptance               # a group of patterns, see GROUPS
     python tests/tools/mutants.py core/linalg --list       # show all that match, run nothing
-    python tests/tools/mutants.py core/linalg --baseline   # run only the tests, without mutants
 
 A pattern is a regular expression. It is searched for in a mutant's address and in the expression
 that is replaced, such as `core/linalg.py:dot term 2: a + b`.
 
-mutations.py makes the mutants. For each one, nearest.py chooses the test files (--files), which
-run one after the other until a test fails. A file has to pass without mutants first. Slow tests are
-left out. A mutant takes from ten seconds to minutes, because what it changes is compiled again.
+mutations.py makes the mutants. For each one, the nearest test files (--files) run one after the
+other until a test fails. A file has to pass without mutants first. Slow tests are left out. A
+mutant takes from ten seconds to minutes, because what it changes is compiled again.
 
 A survivor is a finding. A test is missing, the code has no effect, or the mutant is equivalent, as
-is common for tuned numbers. With --all-tests, a mutant survives only if the whole suite passes.
-Neither pytest nor CI runs this file.
+is common for tuned numbers. Neither pytest nor CI runs this file.
 """
 
 import argparse
@@ -29,15 +26,16 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from os import environ, killpg
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Lock
 
 from mutations import mutants_of
-from nearest import PACKAGE, ROOT, nearest_tests
+
+ROOT = Path(__file__).parents[2]
+PACKAGE, TESTS = ROOT / "pymc_kameleon", ROOT / "tests"
 
 GROUPS = {
     "acceptance": r" (term|sign|arithmetic|statement) \d+: .*(hastings|log_ratio|accept_prob)",
@@ -95,6 +93,33 @@ def shortened(text, most=120):
 # ---- tests --------------------------------------------------------------------------------------
 
 
+@cache
+def words(path):
+    """Return the words of a file."""
+    return set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+
+
+def nearest_tests(mutant, n):
+    """Return the `n` test files, as paths from the root, that are nearest to a mutant by names.
+
+    Coverage cannot tell which tests run a function, because it does not see compiled code.
+    """
+    *rooms, module = Path(mutant.file).with_suffix("").parts
+    names = set(mutant.function.split("."))
+
+    def nearness(path):
+        subject, own_rooms = path.stem.removeprefix("test_"), path.relative_to(TESTS).parts[:-1]
+        of_subject = 3 * (subject == module) + 2 * (subject in rooms)
+        named = len(words(path) & names) + (module in words(path))
+        near = of_subject + 2 * len({*rooms} & {*own_rooms}) + named
+        return near, path.stat().st_size  # long ones see more
+
+    # Tests of the whole package are not near any function.
+    files = [path for path in TESTS.rglob("test_*.py") if path.parent.name != "whole"]
+    found = sorted(files, key=nearness, reverse=True)[:n]
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
 @contextmanager
 def copied(mutant=None):
     """Copy the package and its tests, perhaps with a mutant, and remove the copy at the end."""
@@ -129,42 +154,30 @@ def run(root, tests, cache, timeout=None):
     return process.returncode, output
 
 
-class Baseline:
-    """Which tests pass without mutants, and how long they take, measured on first request."""
-
-    def __init__(self, cache):
-        self.cache = cache
-        self._known = {}
-        self._lock = Lock()
-
-    def seconds(self, tests):
-        """Return how long tests take without mutants, or None if they fail."""
-        with self._lock:
-            if tests not in self._known:
-                self._known[tests] = self._measured(tests)
-            return self._known[tests]
-
-    def _measured(self, tests):
-        start = time.time()
-        with copied() as root:
-            code, output = run(root, tests, self.cache)
-        seconds = time.time() - start
-        passes = code in PASSES
-        print(f"{'passes' if passes else 'FAILS'} without mutants: {tests}, {seconds:.0f} s")
-        print(end="" if passes else output, flush=True)
-        return seconds if passes else None
+@cache
+def seconds_without_mutants(tests, machine_code):
+    """Return how long tests take without mutants, or None if they fail."""
+    start = time.time()
+    with copied() as root:
+        code, output = run(root, tests, machine_code)
+    seconds = time.time() - start
+    passes = code in PASSES
+    print(f"{'passes' if passes else 'FAILS'} without mutants: {tests}, {seconds:.0f} s")
+    print(end="" if passes else output, flush=True)
+    return seconds if passes else None
 
 
-def judged(mutant, all_tests, baseline):
+def judged(mutant, all_tests, machine_code):
     """Return the verdict on a mutant, and which tests killed it or missed it."""
     with copied(mutant) as root:
-        cache = root / "cache" if re.fullmatch(DECIDES_CACHE, mutant.file) else baseline.cache
+        decides = re.fullmatch(DECIDES_CACHE, mutant.file)
+        own_code = root / "cache" if decides else machine_code
         for tests in all_tests:
-            seconds = baseline.seconds(tests)
+            seconds = seconds_without_mutants(tests, machine_code)
             if seconds is None:
                 return "NOT TESTED", f"because {tests} fails without it"
             timeout = SLACK[0] + SLACK[1] * seconds
-            code, output = run(root, tests, cache, timeout)
+            code, output = run(root, tests, own_code, timeout)
             if code is None:
                 return "timed out", f"after {timeout:.0f} s of {tests}"
             if code not in PASSES:
@@ -183,35 +196,9 @@ def arguments():
     parser.add_argument("patterns", nargs="*", help="regular expressions, or names of groups")
     parser.add_argument("--sample", type=int, default=50, help="number of mutants to draw")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
-    parser.add_argument("--all", action="store_true", help="take all that match")
     parser.add_argument("--list", action="store_true", help="show all that match, run nothing")
-    parser.add_argument(
-        "--baseline", action="store_true", help="run only the tests, without mutants"
-    )
     parser.add_argument("--files", type=int, default=4, help="test files for each mutant")
-    parser.add_argument("--all-tests", action="store_true", help="then the whole suite")
-    parser.add_argument("--jobs", type=int, default=1, help="mutants at a time")
     return parser.parse_args()
-
-
-def tests_of(mutant, told):
-    """Return the tests to run one after the other, as paths from the root."""
-    nearest = nearest_tests(mutant.file, mutant.function, told.files)
-    return [*(str(path.relative_to(ROOT)) for path in nearest), *["tests"] * told.all_tests]
-
-
-def judge_all(tests, baseline, jobs):
-    """Return the verdict on each mutant, and print it."""
-    verdicts = {}
-    with ThreadPoolExecutor(jobs) as pool:
-        found = {m: pool.submit(judged, m, own, baseline) for m, own in tests.items()}
-        try:
-            for mutant, job in found.items():
-                verdicts[mutant], details = job.result()
-                print(f"{verdicts[mutant]}: {described(mutant)}\n    {details}", flush=True)
-        finally:
-            pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for the others
-    return verdicts
 
 
 def report(verdicts):
@@ -223,22 +210,17 @@ def report(verdicts):
 
 
 def main():
-    told = arguments()
+    told, verdicts = arguments(), {}
     mutants = matching(told.patterns)
     print(f"{len(mutants)} mutants match", flush=True)
     if told.list:
         print(*map(described, mutants), sep="\n")
         return 0
-    if not told.all:
-        mutants = drawn(mutants, told.sample, told.seed)
-
-    tests = {mutant: tests_of(mutant, told) for mutant in mutants}
-    with TemporaryDirectory() as cache:
-        baseline = Baseline(cache)
-        if told.baseline:
-            files = sorted({file for own in tests.values() for file in own})
-            return 2 * (None in [baseline.seconds(file) for file in files])
-        verdicts = judge_all(tests, baseline, told.jobs)
+    with TemporaryDirectory() as machine_code:
+        for mutant in drawn(mutants, told.sample, told.seed):
+            verdict, details = judged(mutant, nearest_tests(mutant, told.files), machine_code)
+            verdicts[mutant] = verdict
+            print(f"{verdict}: {described(mutant)}\n    {details}", flush=True)
     report(verdicts)
     return 2 if "NOT TESTED" in verdicts.values() else int("SURVIVED" in verdicts.values())
 

@@ -49,7 +49,7 @@ TESTS = [
     "whole/test_contract.py::test_conforms",
     "sampling/test_sample.py::test_draws_what_pm_sample_draws",
     "sampling/test_sample.py::test_resumed_draws_are_those_of_one_run",
-    "sampling/test_sample.py::test_resumes_after_a_file",
+    "sampling/test_sample.py::test_options_survive",
     "sampling/test_sample.py::test_arviz_works_on_it",
     "sampling/test_workers.py::test_a_dask_cluster_gives_the_same_draws",
     "result/test_store.py::test_a_store_changes_nothing",
@@ -58,7 +58,7 @@ TESTS = [
 SAMPLERS = "[GAM or [GadMALA or not (test_conforms or test_draws_what or test_resumed_draws)"
 """Of the tests that run all samplers, those of one without a gradient and of one with."""
 
-CHOSEN = f"({SAMPLERS}) and (not slow or test_a_dask or test_a_store_changes or after_a_file)"
+CHOSEN = f"({SAMPLERS}) and (not slow or test_a_dask or test_a_store_changes)"
 """Of slow tests those of what is told nowhere else."""
 
 

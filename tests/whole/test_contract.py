@@ -646,8 +646,11 @@ def test_a_wrong_gradient_changes_the_trajectory(name, monkeypatch):
     assert len(ends) == 3
 
 
-@pytest.mark.slow
-@by_family
+@pytest.mark.parametrize(
+    "sampler",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "KAM")) for name in ROWS],
+    indirect=True,
+)
 def test_nothing_derived_outlives_what_it_is_derived_from(sampler, mixed_model, monkeypatch):
     """To derive it anew before each draw changes nothing, during tuning and after."""
     step = sampler(model=mixed_model, steps_per_draw=1)

@@ -866,21 +866,17 @@ def test_data_that_change_during_a_run_are_told(fit, caplog):
 
 
 @pytest.mark.slow
-def test_runs_in_threads(walk):
-    """Steps that are made at once, and one step that is shared."""
+def test_runs_in_threads():
+    """Their steps are made at once; test_run.py shares one step."""
     models = [normal(2), normal(2)]
 
-    def own(seed):
+    def run(seed):
         return sample(pk.GAM(model=models[seed], steps_per_draw=2), random_seed=seed)
 
-    def shared(seed):
-        return sample(walk, random_seed=seed, cores=2)
-
-    for run in (own, shared):
-        with ThreadPoolExecutor(2) as threads:
-            results = [*threads.map(run, range(2))]
-        for seed, result in enumerate(results):
-            assert_same(result, run(seed), ALL)
+    with ThreadPoolExecutor(2) as threads:
+        results = [*threads.map(run, range(2))]
+    for seed, result in enumerate(results):
+        assert_same(result, run(seed), ALL)
 
 
 # ---- anything at any time -------------------------------------------------------------------

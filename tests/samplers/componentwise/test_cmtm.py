@@ -31,30 +31,6 @@ from pymc_kameleon.core.history import History
 from pymc_kameleon.samplers.componentwise import cmtm
 from pymc_kameleon.samplers.componentwise.sweeps import State
 
-
-def generator_of(uniform):
-    """Return a generator whose uniform numbers are all this one."""
-    bits, integer = np.random.MT19937(0), int(uniform * 2**53)
-    words = [untempered(integer >> 26 << 5), untempered((integer & (2**26 - 1)) << 6)]
-    state = {"key": np.tile(np.array(words, np.uint32), 312), "pos": 0}
-    bits.state = {"bit_generator": "MT19937", "state": state}
-    return np.random.Generator(bits)
-
-
-def untempered(y):
-    """Return the word of a Mersenne Twister's state that it returns as y."""
-    y ^= y >> 18
-    y ^= (y << 15) & 0xEFC60000
-    x = y
-    for _ in range(5):
-        x = y ^ ((x << 7) & 0x9D2C5680)
-    y = x & 0xFFFFFFFF
-    x = y
-    for _ in range(3):
-        x = y ^ (x >> 11)
-    return x
-
-
 # ---- a sweep of CMTM ------------------------------------------------------------------------
 
 
@@ -123,14 +99,6 @@ def test_sweeps_with_single_tries(logp, n_single, random_order):
 def test_the_power_of_the_distance_matters(slow_power):
     with pytest.raises(AssertionError):
         compare_sweeps(normal, 4, 200, slow_power=slow_power)
-
-
-def test_a_sweep_leaves_the_target_where_the_chain_is():
-    chain, rng = cmtm_chain(mixture, ladders(mixture, 3)), np.random.default_rng(0)
-    for _ in range(50):
-        chain.sweep(rng)
-        np.testing.assert_array_equal(chain.target.point, chain.state.x)
-        assert chain.state.logp[0] == LogDensity(mixture)(chain.state.x)
 
 
 # ---- early rejection ------------------------------------------------------------------------
@@ -254,18 +222,6 @@ def test_tries_that_leave_the_floating_point_numbers(scales):
     assert np.isfinite(chain.state.logp[0])
 
 
-def test_what_is_no_density_is_never_selected():
-    """Nor does it get a weight as a reference: `test_sweeps_by_hand` would see that."""
-    chain, rng = cmtm_chain(holes, [0.5, 1.0, 4.0]), np.random.default_rng(0)
-    for _ in range(2000):
-        chain.sweep(rng)
-        x = chain.state.x
-        assert 0 <= x[0] <= 1 or x[0] >= 1.5
-        assert -2 <= x[1] <= 1
-        assert np.isfinite(chain.state.logp[0])
-    assert (chain.accepted > 50).all()
-
-
 # ---- selection ------------------------------------------------------------------------------
 
 LOG_WEIGHTS = {
@@ -293,14 +249,6 @@ def test_selection_follows_the_weights(log_w):
         chi2 = np.sum((counts - n * expected)[likely] ** 2 / (n * expected)[likely])
         assert stats.chi2.sf(chi2, likely.sum() - 1) > 1e-3
         assert not np.allclose(counts[likely] / n, 1 / likely.sum(), atol=0.01)
-
-
-@pytest.mark.parametrize("log_w", LOG_WEIGHTS.values(), ids=LOG_WEIGHTS)
-def test_selection_at_the_ends_of_the_uniform_distribution(log_w):
-    """The first or the last try whose weight is not 0, and no other."""
-    possible = np.flatnonzero(np.exp(log_w - log_w.max()) > 1e-15)
-    assert cmtm.select(log_w.copy(), generator_of(0))[0] == possible[0]
-    assert cmtm.select(log_w.copy(), generator_of(1 - 2**-53))[0] == possible[-1]
 
 
 @pytest.mark.parametrize("m", [1, 3, 20])
@@ -378,27 +326,6 @@ def test_adapted_ladders(m, bounds):
         assert len(kinds) >= 8
 
 
-@pytest.mark.parametrize(
-    ("selected", "expected"),
-    [
-        ([40, 20, 20, 20, 0], (0.5, 16)),  # not more than 2/5, but none
-        ([41, 20, 20, 19, 0], (0.5, 8)),
-        ([41, 0, 0, 18, 41], (0.5, 32)),
-        ([9, 41, 41, 9, 0], (2, 8)),
-        ([10, 40, 40, 0, 10], (1, 16)),  # not less than 1/10
-        ([9, 41, 40, 0, 10], (2, 16)),
-        ([0, 0, 0, 59, 41], (2, 32)),
-        ([0, 0, 0, 0, 0], (0.5, 8)),
-    ],
-)
-def test_the_rule_of_the_ladders_by_hand(selected, expected):
-    if selected == [40, 20, 20, 20, 0]:
-        expected = (1, 8)
-    ladder = np.geomspace(1, 16, 5)
-    ladder = changed(cmtm.adapt_ladder, ladder, selected, sum(selected), (1e-3, 1e3))
-    np.testing.assert_allclose(ladder, np.geomspace(*expected, 5), rtol=1e-14)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
 @pytest.mark.parametrize("m", FEW_LADDERS)
@@ -408,14 +335,6 @@ def test_shifted_ladders(m, bounds):
         factors.add(new[0] / old[0])
         np.testing.assert_allclose(new / old, new[0] / old[0], rtol=1e-14)
     assert factors == {0.5, 1.0, 2.0} or bounds != BOUNDS["wide"]
-
-
-@pytest.mark.parametrize("m", [3, 5, 20, 49])
-def test_alarm(m):
-    n = 100 * m
-    found = [cmtm.alarm(i / n, m) for i in range(n + 1)]
-    expected = [1 if i > 200 else -1 if i < 50 else 0 for i in range(n + 1)]
-    assert found == expected
 
 
 # ---- single tries ---------------------------------------------------------------------------
@@ -498,28 +417,6 @@ class Adapting:
         self.work.choice[:] = choice
         cmtm.adapt(self.state, self.parameters, self.tuning, self.work, 0.5, self.rng)
         return (self.parameters.ladders != before).any(axis=1)
-
-
-@pytest.mark.parametrize("r", [1, 2, 3, 30, 250, 300, 10_000])
-def test_probability_of_adaptation(r):
-    """The greater of 0.99^(r-1) and r^-½ at the r-th point; the latter is from about 284 on."""
-    p = max(0.99 ** (r - 1), r**-0.5)
-    assert (p == r**-0.5) == (r in (1, 300, 10_000))
-    for uniform in [0, p * (1 - 1e-12), p * (1 + 1e-12), 1 - 2**-53]:
-        if uniform < 1:
-            adapting = Adapting()
-            adapting.tuning.n_points[0] = r - 1
-            adapting.rng = generator_of(uniform)
-            assert (adapting.adapt(0) == (uniform < p)).all()
-
-
-def test_a_sweep_that_selects_nothing_is_not_counted():
-    adapting = Adapting(d=2, m=3, adapt_every=10)
-    for _ in range(9):
-        adapting.adapt([-1, 2])
-    np.testing.assert_array_equal(adapting.tuning.selected, [[0, 0, 0], [0, 0, 9]])
-    adapting.adapt([-1, 2])
-    np.testing.assert_allclose(adapting.parameters.ladders, [[0.5, 1, 2], [2, 4, 8]])
 
 
 # ---- tuning of whole chains -----------------------------------------------------------------
@@ -610,14 +507,6 @@ def test_keep_adapting_is_the_same_rule_without_an_end(model):
     assert len(np.unique(path[200:], axis=0)) > 5
 
 
-# ---- options --------------------------------------------------------------------------------
-
-
-def test_cmtm_has_no_target_accept(model):
-    with pytest.raises(TypeError, match="CMTM has no option 'target_accept'; it has n_tries"):
-        pk.CMTM(model=model, target_accept=0.4)
-
-
 # ---- statistics -----------------------------------------------------------------------------
 
 
@@ -675,17 +564,6 @@ def test_first_ladders_are_as_wide_as_bounds_allow(bounds):
     assert (ladders <= bounds[1] * (1 + 1e-12)).all()
     assert (np.diff(ladders) > 0).all()
     assert (ladders[:, -1] / ladders[:, 0] > min(2, bounds[1] / bounds[0]) - 1e-9).all()
-
-
-def test_without_adaptation_the_first_ladders_stay(model):
-    step = pk.CMTM(model=model, adapt_every=None, fewer_tries=False)
-    step.setup_chain(np.random.default_rng(1), 200, 1)
-    point = {"x": np.array(START)}
-    point, _ = step.step(point)
-    first = step.parameters.ladders.copy()
-    for _ in range(199):
-        point, _ = step.step(point)
-    np.testing.assert_array_equal(step.parameters.ladders, first)
 
 
 @pytest.mark.parametrize(("bounds", "warns"), [((1e-3, 0.1), True), ((1e-3, 1e3), False)])

@@ -168,15 +168,6 @@ def test_the_table_in_many_dimensions(d, steps):
         assert abs(error) < 4 * np.std(alpha * sampled) / n**0.5
 
 
-def test_half_a_period_is_all_the_way():
-    """Three leapfrog steps of length 1 end at −z."""
-    r = np.linspace(0, 8, 5)
-    table = control_variates_table.expectations(4, control_variates_table.leapfrog(1.0, [3]), r)
-    expected = np.zeros((5, control_variates_tally.N_COLUMNS))
-    expected[:, control_variates_tally.LINEAR_COLUMN] = -2
-    np.testing.assert_allclose(table[1:], expected[1:], atol=1e-4)
-
-
 def test_beyond_the_table_there_is_no_second_part():
     own = allocate(
         control_variates_tally.Controls, {"d": 1, "grid": control_variates_tally.TABLE_ROWS}

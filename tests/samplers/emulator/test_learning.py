@@ -8,7 +8,7 @@ from simulated import GROWTH, banana, bend, density_of, growth, logistic
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
-from pymc_kameleon.samplers.emulator import learning, problems
+from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.metropolis import n_stops
 
 
@@ -72,12 +72,6 @@ def test_the_best_has_finite_outputs(bent):
     learning.note(chain, np.zeros(2), 1e3, np.array([np.nan, 0.0]))
     learning.note(chain, np.zeros(2), np.nan, np.zeros(2))
     np.testing.assert_array_equal(learning.best_of(chain)[0], best)
-
-
-def test_drops():
-    """Below what is usual of the best, 2d + 5; what is not finite is infinitely low."""
-    found = learning.drops(np.array([3.0, -5.9, -6.1, -106.0, -np.inf, np.nan, np.inf]), 2)
-    np.testing.assert_allclose(found, [0, 0, 0.1, 100, np.inf, np.inf, np.inf], atol=1e-9)
 
 
 def test_curvatures_are_those_of_the_noise(bent):
@@ -146,21 +140,6 @@ def test_the_shape_is_that_of_the_posterior(step, learned):
     assert (np.abs(emulated.mean - mean) < 0.6 * sd).all()
     ratio = np.sqrt(np.diag(emulated.factor @ emulated.factor.T)) / sd
     assert (np.abs(np.log(ratio)) < np.log(1.6)).all()
-
-
-def test_the_variant_that_predicts_best_is_taken():
-    """New points decide; of variants that are as good, or without any, points left out."""
-    fits = {k: SimpleNamespace(error=error) for k, error in ((0, 0.1), (1, 0.3), (3, 0.2))}
-    scores = np.zeros((4, 2))  # sums of errors, and of weights
-    assert learning.best_variant(scores, fits) == 0
-    scores[[0, 1, 3]] = [4.0, 2.0], [3.0, 2.0], [1.0, 2.0]
-    assert learning.best_variant(scores, fits) == 3
-    scores[0] = 1.1, 2.0
-    assert learning.best_variant(scores, fits) == 0
-    scores[0] = 2.2, 4.0  # what counts is the mean
-    assert learning.best_variant(scores, fits) == 0
-    scores[2] = 0.0, 2.0  # of a variant that there is not
-    assert learning.best_variant(scores, fits) == 0
 
 
 def test_nothing_finite_nothing_learned(bent):
@@ -256,11 +235,3 @@ def test_slower_chains_have_their_stops_farther_apart(correlation, expected):
     for i in range(1, len(u)):
         u[i] = [correlation, 0] * u[i - 1] + np.sqrt(1 - np.square([correlation, 0])) * noise[i]
     assert learning.enough_transitions(u) == expected
-
-
-def test_what_few_moves_are_worth_is_not_told():
-    """From enough on it is; as many that lead somewhere are no reason to warn."""
-    choices = SimpleNamespace(n_judged=np.full(1, learning.ENOUGH_JUDGED))
-    for n, value, told in [(5, 0.0, False), (50, 0.0, True), (50, 1.5, False)]:
-        worth = np.tile([value * n, n], (5, 1)).astype(float)
-        assert bool(problems.explain_worth(worth, choices, ["box"])) == told

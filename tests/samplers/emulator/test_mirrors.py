@@ -45,23 +45,6 @@ def step():
     return pk.EmulatorMetropolis(model=decays())
 
 
-@pytest.mark.slow
-def test_two_rates_change_places(step, monkeypatch):
-    maps, n_same, seen = found_by(step, monkeypatch)
-    np.testing.assert_array_equal(maps, [np.eye(2)[::-1]])
-    assert n_same == 1
-    assert len(seen) == 3  # with images of two other places
-
-
-@pytest.mark.slow
-def test_amplitudes_change_places_along_with_rates(monkeypatch):
-    """Exchanging those or these alone gives the same outputs, other than those that fit."""
-    maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=parts()), monkeypatch)
-    np.testing.assert_array_equal(maps, [np.eye(4)[[1, 0, 3, 2]]])
-    assert n_same == 1
-    assert len(seen) <= MOST_IMAGES + 2 * len(maps)
-
-
 PLACES = np.linspace(-4, 4, 15)
 
 
@@ -70,48 +53,68 @@ def two_peaks(x):
     return x[0] * np.exp(-2 * (PLACES - x[1]) ** 2) + (1 - x[0]) * np.exp(-2 * (PLACES - x[2]) ** 2)
 
 
-@pytest.mark.slow
-def test_a_weight_is_reversed_as_places_are_exchanged(monkeypatch):
+def peaks():
     data = two_peaks([0.3, -1.5, 1.5]) + 0.05 * np.random.default_rng(1).normal(size=15)
     with pm.Model() as model:
         x = pt.concatenate([[pm.Uniform("w", 0, 1)], pm.Normal("place", 0, 2, shape=2)])
         pm.Normal("y", simulator(two_peaks)(x), 0.05, observed=data)
-    maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
-    np.testing.assert_array_equal(maps, [[[-1, 0, 0], [0, 0, 1], [0, 1, 0]]])
-    assert n_same == 1
-    assert len(seen) <= MOST_IMAGES + 2
+    return model
 
 
 def products_of_two(x):
     return np.outer(x[:3], x[3:]).ravel()
 
 
-@pytest.mark.slow
-def test_loadings_and_scores_change_sign(monkeypatch):
-    """Those or these alone give the same outputs, other than those that fit."""
+def loadings():
     data = products_of_two(np.array([1, 0.7, -0.8, 1.2, -0.5, 0.9, 0.3]))
     with pm.Model() as model:
         x = pt.concatenate([pm.Normal("loading", shape=3), pm.Normal("score", shape=4)])
         pm.Normal("y", simulator(products_of_two)(x), 0.1, observed=data)
-    maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
-    np.testing.assert_array_equal(maps, [-np.eye(7)])
-    assert n_same == 1
-    assert len(seen) <= MOST_IMAGES + 2
+    return model
 
 
 def by_rows(x):
     return x[[0, 2]] @ np.exp(-np.multiply.outer(x[[1, 3]], TIMES))
 
 
-@pytest.mark.slow
-def test_rows_of_a_square_matrix_change_places(monkeypatch):
+def matrix():
     data = by_rows(np.array([2, 0.4, 1, 2.5]))
     with pm.Model() as model:
         x = pm.LogNormal("x", 0, 1, shape=(2, 2))
         pm.Normal("y", simulator(by_rows)(x.ravel()), 0.03, observed=data)
-    maps, n_same, _ = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
-    np.testing.assert_array_equal(maps, [np.eye(4)[[2, 3, 0, 1]]])
+    return model
+
+
+def with_offset(x):
+    return np.array([x[0] ** 2 + x[1], x[1]])
+
+
+def offset():
+    """About 0, so that its sign makes no difference there, and there alone."""
+    with pm.Model() as model:
+        x = pm.Normal("x", [1.0, 0.0], [1.0, 0.1], shape=2)
+        pm.Normal("y", simulator(with_offset)(x), 0.1, observed=[1.0, 0.0])
+    return model
+
+
+MIRRORED = {
+    "two rates change places": (decays, np.eye(2)[::-1]),
+    "amplitudes change places along with rates": (parts, np.eye(4)[[1, 0, 3, 2]]),
+    "a weight is reversed as places are exchanged": (peaks, [[-1, 0, 0], [0, 0, 1], [0, 1, 0]]),
+    "loadings and scores change sign": (loadings, -np.eye(7)),
+    "rows of a square matrix change places": (matrix, np.eye(4)[[2, 3, 0, 1]]),
+    "what is squared changes sign, and an offset does not": (offset, np.diag([-1, 1])),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("build", "expected"), MIRRORED.values(), ids=MIRRORED)
+def test_the_map_is_found_and_no_other(build, expected, monkeypatch):
+    """Parts of it alone give the same outputs, other than those that fit."""
+    maps, n_same, seen = found_by(pk.EmulatorMetropolis(model=build()), monkeypatch)
+    np.testing.assert_array_equal(maps, [expected])
     assert n_same == 1
+    assert len(seen) <= MOST_IMAGES + 2
 
 
 def even(x):
@@ -126,21 +129,6 @@ def test_signs_change_and_all_products_are_modes(monkeypatch):
     maps, n_same, _ = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
     assert {tuple(np.diag(one)) for one in maps} == {(-1, -1), (-1, 1), (1, -1)}
     assert n_same == 3
-
-
-@pytest.mark.slow
-def test_outputs_that_are_the_same_at_one_place_alone_are_none_that_mirror(monkeypatch):
-    """Of an offset that is about 0 the sign makes no difference there."""
-    with pm.Model() as model:
-        x = pm.Normal("x", [1.0, 0.0], [1.0, 0.1], shape=2)
-        pm.Normal("y", simulator(with_offset)(x), 0.1, observed=[1.0, 0.0])
-    maps, n_same, _ = found_by(pk.EmulatorMetropolis(model=model), monkeypatch)
-    np.testing.assert_array_equal(maps, [np.diag([-1, 1])])
-    assert n_same == 1
-
-
-def with_offset(x):
-    return np.array([x[0] ** 2 + x[1], x[1]])
 
 
 def test_maps_that_make_too_many_modes_are_left_out():

@@ -25,7 +25,6 @@ from pymc_kameleon.samplers.emulator.way import (
     N_FAR,
     RADII,
     Way,
-    design,
 )
 from pymc_kameleon.step.job import ChainState, Job, advance
 from pymc_kameleon.step.warm_start.approach import approach
@@ -306,16 +305,6 @@ def test_other_places_are_counted_for_themselves():
     # Each start comes somewhere; and a best place that was found by a look counts as one more.
     assert 2 <= sum(place.n_came for place in way.maxima) <= way.n_starts + 1
     assert way.n_climbs > way.best.n_came
-
-
-def test_the_design_is_around_the_start():
-    start, rng = np.array([5.0, 5.0, 5.0]), np.random.default_rng(2)
-    points = design(start, PRIOR, rng)
-    assert len(points) == LEAST_DESIGN
-    assert len(design(np.zeros(20), np.zeros((5, 20)), rng)) == 22
-    np.testing.assert_array_equal(points[0], start)
-    steps = points[1:] - start
-    assert 0.1 < np.sqrt(np.mean(steps**2)) < 0.5
 
 
 def test_what_is_not_predicted_is_relative_to_changes(monkeypatch):

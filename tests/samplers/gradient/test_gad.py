@@ -13,14 +13,11 @@ import pytensor.tensor as pt
 import pytest
 import reference
 from pymc.exceptions import SamplingError
-from scipy import stats
 
 import pymc_kameleon as pk
-from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.factor import is_diagonal
 from pymc_kameleon.core.target import LOGP_SIGNATURE, Target, address_array, function_address
 from pymc_kameleon.model.watch import Watch
-from pymc_kameleon.samplers.gradient import fisher_rule, mala
 from pymc_kameleon.step.make_draws import learn_together
 
 # ---- targets --------------------------------------------------------------------------------
@@ -534,79 +531,6 @@ def test_units_do_not_matter_but_to_the_published_rule(name):
 # ---- leapfrog -------------------------------------------------------------------------------
 
 
-class Path:
-    """Compiled leapfrog steps in the coordinates L⁻¹x, from x with momentum ξ."""
-
-    def __init__(self, target, factor):
-        d = len(factor)
-        self.step = build(pk.GadMALA, target, d)
-        self.target, self.factor = (
-            self.step.log_density.target(self.step.rng),
-            self.step.parameters.factor,
-        )
-        self.factor[:] = factor
-        self.work = allocate(mala.Work, {"d": d})
-
-    def slope(self, x):
-        """Lᵀg."""
-        self.step.log_density(x)
-        return np.tril(self.factor).T @ self.target.gradient
-
-    def __call__(self, x, momentum, scale, n):
-        """Return where n steps of length `scale` end, and the momentum."""
-        work = self.work
-        work.y[:] = x
-        work.h[:] = momentum + scale / 2 * self.slope(x)
-        mala.leapfrog(self.target, self.factor, scale, n, work)
-        return work.y.copy(), work.h + scale / 2 * work.uy
-
-    def energy(self, x, momentum):
-        return momentum @ momentum / 2 - self.step.log_density(x)
-
-
-@pytest.fixture(scope="module")
-def path():
-    return Path(slow_skewed(2), some_factor(2, np.random.default_rng(0)))
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 10])
-def test_leapfrog_comes_back(path, n):
-    start = np.array([0.5, -1.0]), np.array([0.7, -0.2])
-    x, momentum = path(*start, 0.4, n)
-    assert np.abs(x - start[0]).max() > 0.05
-    back, negative = path(x, -momentum, 0.4, n)
-    np.testing.assert_allclose(back, start[0], rtol=1e-12)
-    np.testing.assert_allclose(negative, -start[1], rtol=1e-12)
-
-
-@pytest.mark.parametrize("n", [1, 3])
-def test_leapfrog_keeps_volumes(path, n):
-    start = np.array([0.5, -1.0, 0.7, -0.2])
-    jacobian = differences(lambda z: np.concatenate(path(z[:2], z[2:], 0.4, n)), start)
-    assert np.linalg.det(jacobian) == pytest.approx(1, rel=1e-7)
-    assert not np.allclose(jacobian, np.eye(4), atol=0.1)
-
-
-def test_leapfrog_keeps_the_energy(path):
-    """Of second order in the length of a step."""
-    start = np.array([0.5, -1.0]), np.array([0.7, -0.2])
-    errors = [path.energy(*path(*start, 1.0 / n, n)) - path.energy(*start) for n in (8, 16, 32, 64)]
-    assert 1e-6 < abs(errors[-1]) < 1e-3
-    np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 4, rtol=0.1)
-
-
-@pytest.mark.parametrize(("n_leapfrog", "least"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (8, 5)])
-def test_numbers_of_steps(n_leapfrog, least):
-    """k is uniform."""
-    step = build(pk.GadMALA, slow_skewed(2), 2, n_leapfrog=n_leapfrog)
-    counts = run(step, 2100, 100, START[2]).stats["n_logp"]
-    assert (counts[1:66] == 1).all()
-    counts = np.bincount(counts[100:], minlength=n_leapfrog + 1)
-    assert counts[:least].sum() == 0
-    assert counts.size == n_leapfrog + 1
-    assert stats.chisquare(counts[least:]).pvalue > 1e-3 or n_leapfrog < 3
-
-
 def set_parameters(step, factor, log_scale):
     """Freeze L and log s, of a step that is not to tune."""
     step.setup_chain(np.random.default_rng(4), 0, 100)
@@ -761,12 +685,6 @@ def test_chains_pool_their_pairs():
             step.tuning.pairs.counts[0] = n
         pk.GadMALA.learn(home)
     np.testing.assert_allclose(dense(home[0].parameters.factor), pooled, rtol=1e-9)
-
-
-@pytest.mark.parametrize(("n_tune", "d", "first"), [(45, 30, 15), (60, 2, 20), (3000, 100, 25)])
-def test_when_it_is_first_learned(n_tune, d, first):
-    """Not from a handful of pairs, however short tuning is."""
-    assert fisher_rule.first_refresh(n_tune, d) == first
 
 
 @pytest.mark.parametrize(("d", "is_dense"), [(1000, True), (1001, False)])
@@ -1057,21 +975,3 @@ def test_arviz_and_pymc_understand_the_statistics(cls, edge, caplog):
     assert f"There were {int(found['diverging'].sum())} divergences after tuning." in caplog.text
     assert (az.bfmi(dt)["energy"] > 0.5).all()
     az.plot_energy(dt)
-
-
-@pytest.mark.slow
-def test_beside_nuts_nothing_collides(edge):
-    """With equal names PyMC adds a dimension, which ArviZ's plots of energies do not take."""
-    options = {"draws": 20, "tune": 30, "chains": 2, "random_seed": 1, "progressbar": False}
-    options |= {"model": edge, "compute_convergence_checks": False}
-    one, two = (
-        pm.sample(step=[pk.GadMALA([edge["y"]], model=edge)], cores=cores, **options)
-        for cores in (1, 2)
-    )
-    found, again = one["sample_stats"].to_dataset(), two["sample_stats"].to_dataset()
-    names = {"step_size", "n_steps", "energy", "diverging"}
-    assert names | {f"gad_mala_{name}" for name in names} <= set(found)
-    for name, values in found.items():
-        assert values.dims == ("chain", "draw"), name
-        if not name.startswith(("perf_counter", "process_time")):
-            np.testing.assert_array_equal(values, again[name], name)

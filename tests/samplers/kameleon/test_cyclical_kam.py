@@ -184,38 +184,6 @@ def test_transitions_by_hand(target, options):
     np.testing.assert_array_equal(stats["mode"], nearest)
 
 
-@pytest.mark.parametrize("target", [NORMAL, PLANE])
-def test_without_exploration_it_is_kam(target):
-    """But for the last bits, as the two are compiled apart; whatever the clusters."""
-    step = frozen(target)
-    step.parameters = step.parameters._replace(n_exploration=0)
-    walk = pk.KAM(model=target.build(), steps_per_draw=1, n_subsample=50)
-    walk.setup_chain(np.random.default_rng(3), 0, 300)
-    walk.parameters = step.parameters.kam
-    step.rng = np.random.default_rng(3)
-    start = target.means[0]
-    (positions, stats, _), (expected, others, _) = (run(s, 300, start) for s in (step, walk))
-    np.testing.assert_allclose(positions, expected, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(stats["accept_prob"], others["accept_prob"], rtol=1e-6, atol=1e-9)
-    assert len(np.unique(positions[:, 0])) > 30
-
-
-def test_between_modes_of_normals_all_jumps_are_accepted():
-    """If the clusters are the modes: π(y) r(j|y) |L_j| = π(x) r(i|x) |L_i|."""
-    target = pair(2, variance=9.0)
-    step = frozen(target)
-    clusters = step.parameters.clusters
-    clusters.log_weights[:2] = np.log(0.5)
-    clusters.means[:2], clusters.factors[:2] = target.means, target.factors
-    expected_chain = reference.CyclicalKAM(step)
-    step.rng = np.random.default_rng(7)
-    positions, stats, _ = run(step, 300, target.means[0])
-    expected_chain.follow(target.log_density, positions, target.means[0], np.random.default_rng(7))
-    jumps = np.array(expected_chain.moves) == "jump"
-    assert jumps.sum() > 20
-    np.testing.assert_allclose(stats["accept_prob"][jumps], 1, rtol=1e-9)
-
-
 # ---- the cycle ------------------------------------------------------------------------------
 
 
@@ -563,30 +531,6 @@ def test_tuning_in_one_draw_is_a_walk():
     assert n_modes(step) == step.parameters.kam.subsample.m[0] == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("steps_per_draw", [1, 10])
-def test_the_state_follows_what_is_learned(steps_per_draw):
-    """After each draw of tuning logp is that of x; once there is a z, u and S(u) are too."""
-    step = started(PLANE, 6000, 3, steps_per_draw)
-
-    def look(step):
-        state, local = step.state, step.state.local
-        assert state.logp[0] == pytest.approx(PLANE.log_density(state.x), rel=1e-9)
-        if step.parameters.kam.subsample.m[0] > 0:
-            learned = reference.KernelWalk(step)
-            np.testing.assert_allclose(learned.whitening @ local.u, state.x, rtol=1e-9)
-            s = learned.kernel_covariance(local.u)
-            np.testing.assert_allclose(local.covariance, s, rtol=1e-7, atol=1e-12)
-
-    n = 6000 // steps_per_draw
-    before = n * 84 // 100
-    point = PLANE.means[0]
-    for i in range(n):
-        positions, _, _ = run(step, 1, point, look if i > before else lambda step: None)
-        point = positions[-1]
-    assert step.parameters.kam.subsample.m[0] > 0
-
-
 @pytest.mark.parametrize(
     ("d", "variance"),
     [(2, 1.0), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(8, 1.0), (2, 4.0)])],
@@ -717,16 +661,6 @@ def test_what_moves_are_worth_is_learned_by_hand():
     np.testing.assert_allclose(step.tuning.worth, worth, rtol=1e-6)
     means = (worth + 5 * worth.sum() / tried.sum()) / (tried + 5)
     np.testing.assert_allclose(step.parameters.shares, 0.04 + 0.8 * means / means.sum())
-
-
-@pytest.mark.slow
-def test_shares_without_moves_stay():
-    """If none was made, or none accepted."""
-    step = started(PLANE, 100)
-    for tried in (0.0, 7.0):
-        step.tuning.tried[:] = tried
-        cyclical_kam.share_exploration(step.parameters.shares, step.tuning)
-        assert (step.parameters.shares == 0.2).all()
 
 
 def test_clusters_are_learned_by_hand():

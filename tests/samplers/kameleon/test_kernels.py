@@ -70,27 +70,6 @@ def test_the_linear_kernel_has_weights_of_two():
     np.testing.assert_allclose(centred, points - points.mean(axis=0))
 
 
-def test_matern_tends_to_the_gaussian():
-    """Error about 1/v; of a low order it is no limit."""
-    r = np.linspace(0, 4, 200)
-    errors = [
-        np.abs(weights(Matern(v, 1.0), r) - weights(Gaussian(1.0), r)).max() for v in (1.5, 15, 30)
-    ]
-    assert errors[0] > 1
-    assert errors[2] < 0.1
-    assert errors[1] / errors[2] == pytest.approx(2, rel=0.1)
-
-
-@pytest.mark.parametrize("v", [1.5, 2.5])
-def test_matern_of_half_integer_order(v):
-    """Which are exponentials times polynomials."""
-    r = np.array([0.0, 1e-6, 0.1, 0.5, 2.0, 6.0])
-    u = np.sqrt(2 * v) * r / 0.8
-    polynomial = 1 if v == 1.5 else 1 + u
-    expected = 2 * v / (0.8**2 * (v - 1)) * polynomial * np.exp(-u)
-    np.testing.assert_allclose(weights(Matern(v, 0.8), r), expected, rtol=1e-8, atol=1e-10)
-
-
 # ---- the table ------------------------------------------------------------------------------
 
 

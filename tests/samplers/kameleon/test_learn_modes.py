@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 from invariance import Mixture
-from scipy.spatial.distance import pdist, squareform
-from scipy.stats import multivariate_normal
 
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.moments import shrunk_covariance
@@ -17,10 +15,6 @@ from pymc_kameleon.samplers.kameleon.learn_modes import (
     drop_clusters,
     find_modes,
     log_masses,
-    median_distance_within,
-    nearest_modes,
-    neighbour_distance,
-    valley,
 )
 
 NORMAL = Mixture([1.0], [[0, 0]], [1])
@@ -170,33 +164,6 @@ def test_evaluations_are_few():
 # ---- its parts ------------------------------------------------------------------------------
 
 
-def test_valley():
-    """How far the path sinks below the line between its ends."""
-    assert valley(np.array([1.0, 2, 3])) == pytest.approx(0)
-    assert valley(np.array([0.0, 5, 0])) == 0
-    assert valley(np.array([0.0, -np.inf, 1])) == np.inf
-    assert valley(np.array([2.0, -1, 4])) == pytest.approx(4)
-    assert valley(np.array([2.0, 2, -3, 5])) == pytest.approx(7)
-    t = np.linspace(-1, 1, 9)
-    assert valley(-(t**2)) == pytest.approx(0)
-    assert valley(t**2) == pytest.approx(1)
-
-
-@pytest.mark.parametrize(("n", "keep"), [(6, 0.5), (10, 10 / 12), (500, 1)])
-def test_shrunk_covariance(n, keep):
-    """Towards the diagonal, if there are fewer points than 5d + 2."""
-    points = np.random.default_rng(0).standard_normal((n, 2)) @ [[1, 2], [0, 1]]
-    raw = np.cov(points, rowvar=False, bias=True)
-    raw[0, 1] *= keep
-    raw[1, 0] *= keep
-    np.testing.assert_allclose(shrunk_covariance(points), raw, rtol=1e-8)
-
-
-def test_shrunk_covariance_in_one_dimension():
-    points = np.random.default_rng(0).standard_normal((20, 1))
-    np.testing.assert_allclose(shrunk_covariance(points), [[points.var()]], rtol=1e-8)
-
-
 def test_blended_factors():
     """By their formula: a mode of few points takes its shape from all of them, but not its size."""
     rng = np.random.default_rng(0)
@@ -242,23 +209,6 @@ def test_drop_clusters():
     np.testing.assert_array_equal(clusters.factors[:2, 0, 0], [1, 3])
 
 
-@pytest.mark.parametrize("d", [1, 3])
-def test_nearest_modes(d):
-    rng = np.random.default_rng(d)
-    means = 10 * np.arange(4)[:, None] + rng.standard_normal((4, d))
-    points = np.repeat(means, 25, axis=0) + 3 * rng.standard_normal((100, d))
-    roots = rng.standard_normal((4, d, d + 2))
-    covariances = roots @ roots.transpose(0, 2, 1)
-    weights = rng.dirichlet(np.full(4, 5.0))
-    densities = [
-        w * multivariate_normal.pdf(points, mean, covariance)
-        for w, mean, covariance in zip(weights, means, covariances, strict=True)
-    ]
-    labels = nearest_modes(points, np.log(weights), means, np.linalg.cholesky(covariances))
-    np.testing.assert_array_equal(labels, np.argmax(densities, axis=0))
-    assert len(np.unique(labels)) > 2
-
-
 @pytest.mark.parametrize(
     ("sizes", "m", "expected"),
     [
@@ -286,21 +236,3 @@ def test_choose_evenly_is_uniform_and_in_random_order():
     np.testing.assert_allclose(counts[:20] / 4000, 4 / 20, atol=0.03)
     np.testing.assert_allclose(counts[20:] / 4000, 4 / 5, atol=0.03)
     np.testing.assert_allclose(first / 4000, 0.5, atol=0.04)
-
-
-def test_median_distance_within():
-    rng = np.random.default_rng(0)
-    points, labels = rng.standard_normal((40, 2)), np.repeat([0, 1, 2], [20, 15, 5])
-    points[labels == 1] += 100
-    points[labels == 2] -= 100
-    distances = squareform(pdist(points))
-    same = np.triu(labels[:, None] == labels, 1)
-    assert median_distance_within(points, labels) == pytest.approx(np.median(distances[same]))
-    assert median_distance_within(points, labels) < 5
-
-
-@pytest.mark.parametrize("k", [1, 7, 29])
-def test_neighbour_distance(k):
-    points = np.random.default_rng(0).standard_normal((30, 3))
-    nearest = [np.sort([np.linalg.norm(a - b) for b in points])[k] for a in points]
-    assert neighbour_distance(points, k) == pytest.approx(np.median(nearest))

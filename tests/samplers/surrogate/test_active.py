@@ -551,20 +551,6 @@ def test_pairs_are_not_asked_for_where_they_take_long(at_once, n):
     assert len(going.send(-np.sum(sides**4, axis=1))) == n
 
 
-def test_a_line_is_searched_from_far():
-    """The top of log σ is some 60 scales away, and f falls steeply where it is too small."""
-
-    def f(x):
-        return -100 * x[1] - 1e6 * np.exp(-2 * x[1])
-
-    start = np.zeros(2)
-    (x, top, scale), evaluated = driven(star._search_line(start, f(start), np.eye(2)[1], 0.02), f)
-    assert top == f(x)
-    assert f(np.array([0, np.log(2e4) / 2])) - top < 0.1
-    assert 0.03 < scale < 0.15  # 1/√200
-    assert len(evaluated) < star.MOST_ON_LINE
-
-
 # ---- the whole search -----------------------------------------------------------------------
 
 
@@ -746,20 +732,6 @@ def test_a_search_goes_on_where_it_was_interrupted(f, budget, monkeypatch):
 
 
 @pytest.mark.slow
-def test_its_budget_does_not_depend_on_where_it_was_interrupted():
-    """Although what was known is no longer near, and so no longer of the budget."""
-    far, start = known(np.random.default_rng(13).normal(-8, 0.3, (60, 2))), np.array([-8.0, -8.5])
-    whole = Search(start, 2, far)
-    whole.way.is_better_than = lambda sd, error: False
-    whole.go_on(Recorded(skewed), 1000)
-    search = Search(start, 2, far)
-    search.way.is_better_than = whole.way.is_better_than
-    for most in range(1, whole.n + 10):
-        search.go_on(Recorded(skewed), most)
-    assert search.n == whole.n
-
-
-@pytest.mark.slow
 def test_large_batches_have_points_enough_to_choose_from():
     search = Search(np.linspace(-1, 1, 5), 1, at_once=250)
     search.go_on(Recorded(skewed), 700)
@@ -832,24 +804,6 @@ def test_no_more_points_are_fitted_than_arithmetic_bears(monkeypatch):
     np.testing.assert_allclose(search.finish(2)[0].x, slow_moments(2)[0], atol=0.15)
 
 
-@pytest.mark.slow
-def test_scouts_have_what_room_there_is():
-    """And a batch is never larger than it may be; a regression has none for long."""
-    few, many, done = (scouts.Scout(Way(None), np.zeros(2)) for _ in range(3))
-    few.points, many.points, done.points = (np.zeros((n, 2)) for n in (3, 20, 0))
-    assert scouts.that_fit([few, many, done], 22) == [few]
-    assert scouts.that_fit([many, few], 23) == [many, few]
-    assert scouts.asked([few, many, done]) == 23
-    for f, start in ((skewed, np.zeros(6)), (regression, np.array([0.3, -0.5, 0.8, 0.2]))):
-        own = Way(np.random.default_rng(1), 64)
-        going = own.go(start[None])
-        points = next(going)
-        for _ in range(8):
-            assert len(points) <= 64
-            points = going.send(np.array([f(x) for x in points]))
-        assert (len(own._scouts) == 0) == (f is regression)
-
-
 def test_it_looks_where_the_density_is_low():
     """Some sds out, on rays from draws, whatever the process knows there."""
     search, _ = searched(skewed, [0.5, -0.5])
@@ -872,34 +826,6 @@ def test_starts_without_density_end_the_way():
 
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "chains": 4, "cores": 1}
-
-
-@pytest.mark.slow
-def test_few_evaluations_are_enough_for_four_chains(caplog):
-    """The first chain searches, and the others begin at draws of what it has learned."""
-    caplog.set_level("INFO", "pymc_kameleon")
-    op, model = box(lambda x: float(skewed(x)))
-    with model:
-        step = pk.SurrogateMetropolis()
-        op.count = 0
-        dt = pk.sample(40, tune=8, step=step, random_seed=1, **QUIET)
-    assert op.count < 4 * 48 + active_budget(2)
-    first = dt["warmup_sample_stats"]["n_logp"].values[:, 0]
-    assert first[0] > 15
-    assert (first[1:] <= 4).all()
-    assert "has learned the posterior from" in caplog.text
-    found = dt["posterior"]["x"].values.reshape(-1, 2)
-    exact = slow_moments(2)
-    np.testing.assert_allclose(found.mean(axis=0), exact[0], atol=0.3)
-
-
-@pytest.mark.slow
-def test_many_evaluations_let_chains_look_for_themselves():
-    """Each then goes from its own start, and would stay in a mode of its own."""
-    _, model = box(lambda x: float(skewed(x)))
-    with model:
-        dt = pk.sample(60, tune=60, step=pk.SurrogateMetropolis(), random_seed=1, **QUIET)
-    assert (dt["warmup_sample_stats"]["n_logp"].values[1:, 0] > 4).all()
 
 
 def test_where_it_does_not_find_home_others_do(caplog, monkeypatch):

@@ -123,19 +123,6 @@ def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch, caplog):
     assert caplog.text.count("evaluations were too few to look for other modes") == 1
     monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", False)
     assert_same(one, sample(step, **short), ["posterior"])
-    step.setup_chain(np.random.default_rng(1), 400, 349)
-    assert step._budget_of_look == (0, 0)
-    monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", True)
-    assert step._budget_of_look == (0, 0)
-    step.setup_chain(np.random.default_rng(1), 400, 400)
-    assert step._budget_of_look == (int(look.LOOK_SHARE * 800), 2 * look.SHAPE_BUDGET)
-    step.setup_chain(np.random.default_rng(1), 400, 1498)  # of which it may make but half
-    step.monitor.most_on_the_way = 400
-    assert step._budget_of_look == (0, 0)
-    step.monitor.looks_for = 1000
-    assert step._budget_of_look == (100, 2 * look.SHAPE_BUDGET)
-    step.monitor.looks_for = 0  # it follows another chain
-    assert step._budget_of_look == (0, 0)
 
 
 @pytest.mark.parametrize("chains", [1, 2, pytest.param(8, marks=pytest.mark.slow)])

@@ -3,7 +3,6 @@
 from copy import deepcopy
 from functools import cache
 from itertools import product
-from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -669,12 +668,6 @@ def test_chains_that_learn_together_use_what_all_have_seen(step, monkeypatch):
     assert len(together[0]) - 3 <= counted[0] <= len(together[0])  # a few are too far
 
 
-def test_the_same_seed_learns_the_same(step):
-    one, other = (learned_by(chains_after(step, 20, tune=100)) for _ in range(2))
-    for a, b in zip(one, other, strict=True):
-        reference.assert_equal(a, b)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("function", "is_needed"), [(quadratic, False), (banana, True)])
 def test_kernels_are_fitted_where_they_pay(function, is_needed):
@@ -804,28 +797,6 @@ def test_a_chain_looks_at_points_and_stays(step):
     assert tuning.worth[:, 1].sum() == worth[:, 1].sum() + 1
 
 
-def test_chains_look_where_the_surrogate_is_low(step, monkeypatch):
-    """On rays from states, at the nearest of some distances where log s has fallen far enough."""
-    monkeypatch.setattr(learning, "LOOK_DROPS", (6.0, 6.0))
-    chains = chains_after(step, 60, tune=100)
-    rng = np.random.default_rng(1)
-    parameters, seen = learned_by(chains)[0], learning.seen_by(chains, EXPENSIVE, rng)
-    chains[0].tuning.t[0] = 1000
-    assert parameters.n_looks[0] > 0
-    places = learning.places_to_look(chains[0], seen, rng)
-    assert places.shape == (20, 3)
-    fall = seen.middle - surrogate_fit.unbounded_values(parameters.surrogate, places)
-    assert (fall > 6).all()
-    inverse = np.linalg.inv(seen.factor)
-    rays = np.concatenate([seen.factor, inverse.T])
-    rays /= np.linalg.norm(rays, axis=1, keepdims=True)
-    steps = places[:, None] - seen.states
-    along = np.einsum("nsi,ri->nsr", steps, rays)
-    off = np.sum(steps**2, axis=2)[..., None] - along**2
-    off[np.min(np.abs(np.abs(along)[..., None] - learning.LOOK_RADII), axis=3) > 1e-9] = np.inf
-    assert (np.min(off, axis=(1, 2)) < 1e-9).all()
-
-
 def test_chains_look_at_draws_of_s(step):
     """Also where none has come to: s may have mass there by mistake."""
     parameters, *_ = learned_by(chains_after(step, 60, tune=100))
@@ -845,31 +816,6 @@ def test_chains_look_at_draws_of_s(step):
         bounds=s.bounds + np.array([0.0, 100.0]),
     )
     assert n_there(bump) > 5
-
-
-def test_known_depth_of_the_bound_is_that_of_what_was_found(monkeypatch):
-    """It may be low where all that was taken for low is low, or has no mass; not otherwise."""
-    surrogate = allocate(Surrogate, {"d": 2, "m": 1}, nu=8.0)
-    surrogate.bounds[:] = -5.0, 3.0
-    tuning = SimpleNamespace(depth=[3.0])  # the bound would be at -2
-    chains = [SimpleNamespace(parameters=SimpleNamespace(surrogate=surrogate), tuning=tuning)]
-    u = np.random.default_rng(1).standard_normal((100, 2))
-
-    def known(h, found, n=100):
-        """Return it where h was taken for this at n points, and found to be that."""
-        surrogate.constant[0] = h
-        f = found + surrogate_fit.log_t(u[:n], 8.0)
-        monkeypatch.setattr(learning, "unseen_moves", lambda chains: (u[:n], f, None))
-        return learning.known_depth(chains, middle=0.0)
-
-    assert known(-20, -20) == max(surrogate_inner_chain.DEPTHS) == 12
-    assert known(-5.5, -20) == 3
-    assert known(-20, np.where(np.arange(100) < 10, -3.0, -20.0)) == 1.5
-    assert known(-20, np.where(np.arange(100) < 3, -3.0, -20.0)) == 12
-    assert known(-20, 5.0) == -np.inf
-    assert known(-20, -20, n=7) == -np.inf
-    tuning.depth[0], surrogate.bounds[0] = 25.0, -45.0  # a bound of -20
-    assert known(-50, -15) == 12  # no mass
 
 
 def test_the_bound_is_lowered_where_most_of_the_volume_is_unknown():

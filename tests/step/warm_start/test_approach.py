@@ -283,13 +283,6 @@ def test_steps_by_rounding_are_survived(height):
     assert np.isfinite(home.factor).all()
 
 
-def test_the_same_seed_goes_the_same_way():
-    logp, _ = regression(8, 2)
-    ways = [approach(logp, far(8, 1), np.random.default_rng(5), 400) for _ in range(2)]
-    for a, b in zip(*ways, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_a_draw_near_a_normal_home_is_one_of_the_posterior():
     logp, mean, covariance = normal(3, 5, 1)
     home = approach(logp, mean, np.random.default_rng(1), 180)

@@ -182,8 +182,7 @@ class Progress:
             options = ", ".join(map(repr, PROGRESSBAR_OPTIONS))
             raise ValueError(f"progressbar must be one of {options}, not {progressbar!r}.")
         self._rows, self._titles = [Row.of(chain) for chain in chains], titles(chains[0].steps)
-        self._started = self._estimated = time.perf_counter()
-        self._elapsed, self._left = None, np.nan
+        self._started, self._estimated, self._elapsed = time.perf_counter(), None, None
         self._searched = 0.0, 0.0  # time, and computing time, before any chain had draws
         self._combined, self._with_stats = PROGRESSBAR_OPTIONS[progressbar]
         self._display = NoDisplay()
@@ -210,18 +209,21 @@ class Progress:
         with self._or_give_up():
             row, before = Row.of(chain), self._rows[chain.row]
             if row.done > before.done or row.search != before.search:
-                self._rows[chain.row] = row
-                self._estimate()
+                self._rows[chain.row], self._estimated = row, None
+                if not any(row.done for row in self._rows):  # one may search for all of them
+                    self._searched = self.elapsed, sum(row.seconds for row in self._rows)
             self._display.show()
 
-    def _estimate(self):
-        """Estimate the time left. One chain may have looked for the posterior, for all of them."""
-        self._estimated = time.perf_counter()
-        if any(row.done for row in self._rows):
+    @property
+    def _left(self):
+        """Seconds left, which count down until there is news, never to zero."""
+        now = time.perf_counter()
+        if self._estimated is None:
             elapsed, seconds = self._searched
-            self._left = seconds_left(self._rows, self.elapsed - elapsed, seconds)
-        else:
-            self._searched = self.elapsed, sum(row.seconds for row in self._rows)
+            left = seconds_left(self._rows, self.elapsed - elapsed, seconds)
+            self._estimated = now, left if any(row.done for row in self._rows) else np.nan
+        then, left = self._estimated
+        return max(left - (now - then), 0.1 * left)
 
     @contextmanager
     def _or_give_up(self):
@@ -264,9 +266,8 @@ class Progress:
             lines.append(f"{grouped(made)}{of} evaluations, one per {in_words(seconds / made)}")
         if whole.done == whole.total or self._elapsed is not None:
             lines[0] += " in all"
-        elif self._left > 0:  # counts down until there is news, never to zero
-            since = time.perf_counter() - self._estimated
-            lines[0] += f", about {in_words(max(self._left - since, 0.1 * self._left))} left"
+        elif (left := self._left) > 0:
+            lines[0] += f", about {in_words(left)} left"
             if slow:
                 to_go = round(remaining(self._rows, "n_logp").sum())
                 to_go = to_go if self._most is None else max(0, min(to_go, self._most - made))

@@ -4,18 +4,17 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from concurrent.futures import (
-    FIRST_COMPLETED,
     BrokenExecutor,
     Executor,
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
-    wait,
 )
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import current_process
 
 import numpy as np
@@ -166,6 +165,7 @@ class Workers:
             evaluators = None
         self._job, self.evaluators = job, evaluators
         self._abandoned, self._broken, self._death, self._pools = False, False, None, None
+        self._news = threading.Event()
         can_gather = evaluators is None and job.batched and job.in_numba
         self.at_once = min(most, cores or (most if can_gather else default_cores()))
         self.gathers = bool(can_gather) and self.at_once > 1
@@ -280,6 +280,11 @@ class Workers:
 
     def submit(self, function, *arguments):
         """Return the future of a task."""
+        future = self._submitted(function, *arguments)
+        future.add_done_callback(lambda future: self._news.set())
+        return future
+
+    def _submitted(self, function, *arguments):
         try:
             if self._broken:
                 self._broken = False
@@ -299,10 +304,11 @@ class Workers:
 
     def wait(self, futures, seconds):
         """Wait until one of these, all that there are, is done, or so long; return those done."""
-        if not self.gathers:
-            return wait(futures, seconds, FIRST_COMPLETED).done
-        with self._job.turns.of(sum(not future.done() for future in futures)):
-            return wait(futures, seconds, FIRST_COMPLETED).done
+        self._news.clear()
+        if not any(future.done() for future in futures):
+            with self._job.turns.of(len(futures)) if self.gathers else nullcontext():
+                self._news.wait(seconds)  # concurrent.futures.wait would look at each one again
+        return {future for future in futures if future.done()}
 
     def check_processes(self):
         """Break a pool that waits for the rest of what a worker was sending when it died.

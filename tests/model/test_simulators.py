@@ -216,7 +216,7 @@ def log_density_of(model, own=None, kind=SimulatorLogp):
     start = model.initial_point()
     d = sum(start[var.name].size for var in own)
     region = np.array([np.full(d, -np.inf), np.full(d, np.inf)])
-    return kind(model, own, start, {}, region)
+    return kind(model, own, start, {}, region).compiled()
 
 
 @cache

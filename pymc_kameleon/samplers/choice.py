@@ -24,24 +24,10 @@ correlations than its surrogate is fitted to points."""
 
 
 def bound_steps(step, model):
-    """Return the steps that a user means, bound to a model.
+    """Return the steps that a user means, bound to a model; None chooses.
 
-    Parameters
-    ----------
-    step : step, class, name, unbound step, CompoundStep, list or tuple of these, or None
-        None chooses. In a list one unbound step may leave its variables open, and takes what is
-        left.
-    model : pm.Model
-
-    Returns
-    -------
-    list of KameleonStep
-
-    Raises
-    ------
-    ValueError
-        For anything else, unknown names, several steps that would take all variables, or if there
-        is nothing to choose as some variables are discrete.
+    In a list, one unbound step may leave its variables open, and takes what is left. Anything else,
+    or several steps that would take all variables, is a ValueError.
     """
     if step is None:
         step = default_step(model)
@@ -102,10 +88,7 @@ def listed(step):
 
 
 def as_unbound(step, more=()):
-    """Return a class or a name as an unbound step, and a step as it is.
-
-    An unknown name is answered by those that are known, and `more`.
-    """
+    """Return a class or a name as an unbound step; `more` are names that an error lists, too."""
     if isinstance(step, str):
         known = {cls.__name__.lower(): cls for cls in samplers()}
         if step.lower() not in known:
@@ -125,10 +108,7 @@ def as_unbound(step, more=()):
 
 
 def default_step(model):
-    """Choose a sampler, and say which and why: return it, or its step if that had to be made.
-
-    Only a step of EmulatorMetropolis knows whether the model can be emulated.
-    """
+    """Return the sampler that suits a model, or its step if that had to be made; log why."""
     others = [var.name for var in model.value_vars if var not in model.continuous_value_vars]
     if others:
         raise ValueError(

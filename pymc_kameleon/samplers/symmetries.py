@@ -178,8 +178,7 @@ def _reversals(d, parts):
 def _likely_reversals(d, parts):
     """Return maps that reverse signs, the likeliest ones first.
 
-    First those of a column, where loadings have a column for each of the scores. Then those of one
-    variable, of one coordinate of a short one, and of all.
+    Of a column, as of loadings with one for each score; of a variable, a coordinate, and all.
     """
     own = [part.places for part in parts if part.middle in MIDDLES]
     columns = []

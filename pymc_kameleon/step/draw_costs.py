@@ -22,10 +22,9 @@ def most_evaluations(steps):
 
 
 def seconds_per_logp(log_density, q, values):
-    """Return how long an evaluation at `q` (n,) takes, NaN if it raises anything but a WrongReturn.
+    """Return how long an evaluation at `q` (n,) takes; the list `values` gets what it was.
 
-    What takes more than a second is evaluated twice, anything else three times. What it was is
-    added to the list `values`.
+    NaN if it raises anything but a WrongReturn.
     """
 
     def evaluate():
@@ -45,10 +44,7 @@ def seconds_per_logp(log_density, q, values):
 
 
 def say_trials(steps, n_checks=0):
-    """Tell the user of a black box of its calls before a run, of those of `steps` once.
-
-    `n_checks` evaluations showed that the model is what it was.
-    """
+    """Tell of evaluations before a run: trials of `steps`, once, and `n_checks` of the model."""
     n_trials = sum(step.n_trials for step in steps)
     for step in steps:
         step.n_trials = 0

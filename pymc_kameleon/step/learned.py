@@ -41,18 +41,10 @@ class Quantity(NamedTuple):
 
 
 def learned_dataset(chains):
-    """Return what tuning decided in each chain, as a dataset.
+    """Return what tuning decided in each chain, a list of steps, as a Dataset.
 
-    Parameters
-    ----------
-    chains : list of list of KameleonStep
-        The steps of each chain, in order. With several steps, all names and dimensions begin with
-        that of the sampler, as ``gam_scaling``; if that is not unique, followed by a number.
-
-    Returns
-    -------
-    xr.Dataset
-        Where chains differ in length, as in the number of modes, shorter ones end in NaN.
+    With several steps, names and dimensions begin with that of the sampler, as ``gam_scaling``, and
+    a number if it is not unique. Where chains differ in length, shorter ones end in NaN.
     """
     arrays, coords = {}, {}
     for prefix, steps in zip(_prefixes(chains[0]), zip(*chains, strict=True), strict=True):

@@ -131,9 +131,9 @@ def log_weight(logp, distance, alpha):
 
 @jit
 def select(weights, rng):
-    """Draw an index with probability ∝ its weight, given by its logarithm; -1 if all are 0.
+    """Draw an index with probability ∝ its weight; -1 if all are 0. Return log Σ w, too.
 
-    Returns the logarithm of their sum, too. `weights` become weights relative to the largest.
+    The weights, given by their logarithms, become relative to the largest.
     """
     largest = -np.inf
     for weight in weights:
@@ -219,10 +219,7 @@ def decides_soon(tuning):
 
 @jit
 def observe(state, tuning, work, k):
-    """Take down what the last multiple-try step of coordinate k shows.
-
-    Each of its tries tells what a single one with this scale would have moved, at no cost.
-    """
+    """Record the last step of coordinate k, and what single tries would have moved at no cost."""
     x, logp = work.before[k]
     alpha = 0.0
     for j in range(work.tries.shape[1]):
@@ -333,10 +330,7 @@ class Stats(NamedTuple):
 
 @jit
 def report(state, parameters, stats):
-    """Report the ends of the ladders, and shares of tries selected and accepted.
-
-    Returns the geometric mean of all scales.
-    """
+    """Report ends of ladders, shares of tries; return the geometric mean of all scales."""
     d, m = parameters.ladders.shape
     n_sweeps = sum_of(state.tally[0, :, 0])  # the last choice is that of none
     sum_of_logs = 0.0

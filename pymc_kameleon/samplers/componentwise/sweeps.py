@@ -148,10 +148,7 @@ MANY_SWEEPS = 20
 
 
 def explain_idle(step, idle):
-    """Name the coordinates that have not moved for `idle` (d,) sweeps, if that is long.
-
-    If none moves at all, that is said for all samplers.
-    """
+    """Name the coordinates that have not moved for long; `idle` (d,) counts their sweeps."""
     n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * step.monitor.draws * step.steps_per_draw))
     names = [name for name, i in zip(step.layout.coordinates(), idle, strict=True) if i > n]
     if not names or not step.monitor.accepted:
@@ -163,11 +160,7 @@ def explain_idle(step, idle):
 
 
 def explain_correlation(points, names, sweeps_per_draw):
-    """Warn if the past (n, d) shows correlations that moves along the axes cannot follow.
-
-    `sweeps_per_draw` are what an independent draw of a normal takes, times the least eigenvalue of
-    its precision matrix scaled to a diagonal of 1.
-    """
+    """Warn if the past (n, d) shows correlations that moves along the axes cannot follow."""
     d = len(names)
     if d == 1 or len(points) < max(100, 10 * d) or not (np.ptp(points, axis=0) > 0).all():
         return ""

@@ -11,11 +11,10 @@ from pymc_kameleon.step.options import checked_bool
 
 
 class KeepsControls(KameleonStep):
-    """What a sampler needs to keep control variates, if its settings say so.
+    """What a sampler needs to keep control variates, if its settings say so; its first base.
 
-    Its algorithm then reports them, by tally.py, in a field `kept` of its Stats; its state has z,
-    its parameters have `controls`, and `_normal` says what belongs to them. It derives from this
-    class first.
+    Its algorithm reports them in a field `kept` of its Stats; its state has z, its parameters have
+    `controls`.
     """
 
     kept_group = CONTROL_VARIATES

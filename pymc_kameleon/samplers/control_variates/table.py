@@ -86,8 +86,7 @@ def expectations_of(d, a, b, tau, r):
 def squares_across(d, kink):
     """Return nodes and weights (n, 2 N_NODES) of χ² with d − 1 degrees of freedom.
 
-    For functions that have a kink, like that of a root, at `kink` (n, 1). The χ² is taken as a
-    function of a normal variable.
+    They are for functions with a kink at `kink` (n, 1); χ² is taken as a function of a normal.
     """
     half = (d - 1) / 2
     middle = np.clip(ndtri(gammainc(half, kink / 2)), -INTEGRAL_WIDTH, INTEGRAL_WIDTH)

@@ -21,18 +21,7 @@ from pymc_kameleon.step.learned import COORDINATE
 
 
 def dataset_of(step, states, numbers, kept):
-    """Return the evaluations that chains have made, as a Dataset.
-
-    Parameters
-    ----------
-    step : EmulatorMetropolis
-    states : list of KameleonState
-        Of this step, in each chain.
-    numbers : list of int
-        Of the chains.
-    kept : list of Dataset
-        What each chain has kept of its draws, empty if that is nothing.
-    """
+    """Return the evaluations that chains of these numbers have made; `kept` is of their draws."""
     parts = [evaluations_of([state]) for state in states]
     parts += [_of_draws(moves) for moves in kept if "inputs" in moves]
     own = Evaluations(*map(np.concatenate, zip(*parts, strict=True)))

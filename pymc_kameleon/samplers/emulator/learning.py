@@ -135,12 +135,7 @@ def best_of(step):
 def learn_emulator(chains, rng, is_last=False, modes=()):
     """Let chains fit emulators to what all have evaluated, and learn the shape of s.
 
-    Where there are several `modes` (k, d), chains on s begin in each.
-
-    Returns
-    -------
-    draws : (n, d) float64
-        Of s, about.
+    Where there are several `modes` (k, d), chains on s begin in each. Return draws of s, about.
     """
     first = chains[0]
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
@@ -193,8 +188,7 @@ def look_into_tails(chains, draws, rng):
 def take_shares(chains, rng=None):
     """Settle how often moves are by the emulator, by what such moves have been worth.
 
-    Where it does not predict, the chains learn a surrogate of the log-density, too, as those of
-    SurrogateMetropolis do.
+    Where it does not predict, the chains learn a surrogate of the log-density, too.
     """
     choices, worth = chains[0].tuning.choices, sum(chain.tuning.worth for chain in chains)
     doubtful = choices.n_judged[0] >= ENOUGH_JUDGED
@@ -319,20 +313,16 @@ def contenders(scores, variants):
 
 
 def best_variant(scores, fits):
-    """Return the variant of the least mean error.
-
-    Of several that are about as good, that of the least leave-one-out error.
-    """
+    """Return the variant of the least mean error; of about as good ones, by leave-one-out error."""
     errors = mean_errors(scores, fits)
     limit = SAME_SCORE * min(errors.values())
     return min((k for k in fits if errors[k] <= limit), key=lambda k: fits[k].error)
 
 
 def unpredicted(density, log_density, known, n):
-    """Return how far the last n outputs are from those that s predicts, relative to their changes.
+    """Return the median error of the last n outputs, relative to how far they are from the best's.
 
-    That is in units of noise, relative to how far they are from those of the best point, and the
-    median of the points. So no scale of the noise changes it.
+    Both in units of noise, so that no scale of the noise changes it.
     """
     weights = np.sqrt(curvatures(log_density, known))
     y, best = known.y[-n:], known.y[np.argmax(np.nan_to_num(known.logp, nan=-np.inf))]
@@ -355,8 +345,7 @@ def drops(logp, d):
 def curvatures(log_density, known):
     """Return −∂²log π/∂y² (Q,) at the best point; the squared slope where that vanishes.
 
-    All outputs change at once, by random signs: that is exact if they are independent in the
-    log-density, and has the right mean if they are not.
+    All outputs change at once, by random signs, which has the right mean.
     """
     best = np.argmax(np.where(np.isfinite(known.logp), known.logp, -np.inf))
     y, rng = known.y[best], np.random.default_rng(0)
@@ -374,8 +363,7 @@ def curvatures(log_density, known):
 def misfit(log_density, known):
     """Return how far the best point's outputs are from those that fit best: χ², and of how many.
 
-    χ² is the sum of g²/c, by slopes g and curvatures c of −log π in the outputs. Where the noise is
-    unknown, it adapts, and χ² is about the number of outputs.
+    χ² is the sum of g²/c, by slopes g and curvatures c of −log π in the outputs.
     """
     best = np.argmax(np.where(np.isfinite(known.logp), known.logp, -np.inf))
     point = whole_points(log_density, known.z[best][None])
@@ -386,10 +374,7 @@ def misfit(log_density, known):
 
 
 class BoxCalls:
-    """What one black box was given and has returned: a row for each of its applications.
-
-    Before these are calls of earlier runs.
-    """
+    """What one black box was given and has returned, by application; earlier runs' calls first."""
 
     def __init__(self, structure, b, known, drop, curvature, d, most, earlier):
         p, q = structure.boxes[b]
@@ -440,8 +425,8 @@ def _rows_of(values, parts):
 def earlier_calls(reused, structure, b, log_density, known):
     """Return x (n, p), y (n, q) and log π (n,) of calls of a box that were taken up.
 
-    In the new model nobody knows how good they are. So log π is that of the best evaluation, with
-    the outputs of one application replaced by these: of that where it is highest.
+    log π is that of the best evaluation with the outputs of one application replaced, at its
+    highest.
     """
     p, q = structure.boxes[b]
     rows = reused[reused[:, 0] == b] if reused.size else reused
@@ -529,10 +514,7 @@ def learn_shape(density, choices, known, starts, lengths, rng):
 
 
 def explore(density, choices, z, root, rng):
-    """Return draws of s, about, by chains that begin at its maximum z.
-
-    `root` is a factor of the curvature of −log s there.
-    """
+    """Return draws of s, about, by chains from its maximum z; `root` is of the curvature there."""
     emulated, d = density.emulated, z.size
     emulated.mean[:] = z
     emulated.factor[:] = cholesky(np.linalg.inv(root @ root.T))

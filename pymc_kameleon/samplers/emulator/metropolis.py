@@ -2,16 +2,10 @@
 
 Sources: Christen & Fox, "Markov chain Monte Carlo using an approximation", Journal of Computational
 and Graphical Statistics 14 (2005), here [CF]; Conti & O'Hagan, "Bayesian emulation of complex
-multi-output and dynamic computer models", Journal of Statistical Planning and Inference 140 (2010);
-Neal, "MCMC using Hamiltonian dynamics" (2011), for the inner chain.
+multi-output and dynamic computer models", Journal of Statistical Planning and Inference 140 (2010).
 
-A model's log-density is known, but for its black boxes. So these alone are emulated, and log s is
-the model's log-density with the emulators in it (density.py). An inner chain of Hamiltonian Monte
-Carlo on s leads from x to y (inner_chain.py), for one evaluation of π, and
-
-    α = min(1, π(y) s(x) / (π(x) s(y))).
-
-Moves of SurrogateMetropolis remain, for where s is wrong.
+An inner chain on s, the model's posterior with emulated black boxes, leads from x to y. Moves of
+SurrogateMetropolis remain, for where s is wrong.
 
 Symbols: as in surrogate/metropolis.py; s the emulated posterior, not normalised.
 """

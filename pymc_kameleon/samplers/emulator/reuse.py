@@ -1,8 +1,4 @@
-"""What a run takes up of the evaluations of earlier ones.
-
-Only the simulator is emulated. So what it has returned holds for other data, other priors, another
-noise model, and a longer hierarchy as well.
-"""
+"""What a run takes up of earlier ones: calls of a simulator, whatever data and priors it had."""
 
 import logging
 from typing import NamedTuple
@@ -46,11 +42,7 @@ def nothing_reused(n_boxes, widest=1):
 def reused_by(step, datasets):
     """Return what a step takes up of Datasets of evaluations, a Reused.
 
-    Raises
-    ------
-    ValueError
-        If none of the step's boxes is in there, if one has other inputs or outputs, or returns
-        something else now.
+    A ValueError says that none is of its boxes, or that one has other inputs or outputs.
     """
     simulators = step.log_density.simulators
     known = [calls for data in datasets for calls in calls_in(data)]

@@ -127,10 +127,7 @@ def refresh(parameters, tuning):
 
 
 def first_refresh(n_tune, d):
-    """Return the number of transitions after which L is learned first.
-
-    Sooner there are so few pairs that what they show is worse than the start.
-    """
+    """Return when L is learned first: sooner, so few pairs would show less than the start."""
     return max(1, min(n_tune // 3, max(20, d // 4)))
 
 
@@ -188,8 +185,7 @@ def compiled_learning():
 def mean_of(step):
     """Return the mean of the target that the pairs of a chain show, x if there are none.
 
-    For a normal target with covariance LLᵀ, x̄ + LLᵀḡ is exact, wherever the pairs are; for others
-    the mean of g is 0, and that of x is right. So it has less noise than x̄.
+    For a normal target with covariance LLᵀ, x̄ + LLᵀḡ is exact, wherever the pairs are.
     """
     pairs, factor = step.tuning.pairs, step.parameters.factor
     n_pairs = pairs.counts[0]

@@ -217,10 +217,7 @@ def whitened_adapt(state, parameters, tuning, work, accept_prob, rng):
 
 @fast_jit
 def relative_step(factor, objective, decay, a):
-    """L ← L(I + ρA), A = βI − tril(Lᵀa bᵀ), with ρ so small that the diagonal stays positive.
-
-    `a` (d,) is scratch, for Lᵀa.
-    """
+    """L ← L(I + ρA), A = βI − tril(Lᵀa bᵀ), ρ so small that the diagonal stays positive."""
     b, beta, d = objective.right[0], objective.beta[0], a.size
     multiply_lower_transposed(factor, objective.left[0], a)
     longest = beta * np.sqrt(d) + np.sqrt(squared_norm(a) * squared_norm(b))

@@ -130,10 +130,7 @@ def numbers_of_steps(largest):
 
 @jit
 def leapfrog(target, factor, scale, n_steps, work):
-    """Move `work.y` along; return its log-density, -inf if the way leaves the support.
-
-    `work.h` is the momentum half a step before the end, `work.uy` is Lᵀg there.
-    """
+    """Move `work.y` along, and the momentum `work.h`; return the log-density, -inf outside."""
     d = work.y.size
     logp = -np.inf
     for step in range(n_steps):
@@ -179,10 +176,7 @@ def report(state, parameters, stats):
 
 
 def stat_name(step, field):
-    """Return the name of one of these, after the sampler's if other steps may be like NUTS.
-
-    PyMC would stack statistics of one name, and ArviZ's plots of energies and divergences fail.
-    """
+    """Return a statistic's name, after the sampler's if other steps may be like NUTS, too."""
     return field if step._moves_all_continuous() else f"{step.name}_{field}"
 
 

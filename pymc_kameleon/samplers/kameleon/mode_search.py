@@ -88,10 +88,7 @@ class Search(NamedTuple):
 
 
 def start_search(step, scales, n_tune, m):
-    """Return the first Shape of a step that searches for modes, and a fresh Search.
-
-    Phases end with draws, between which Python can learn.
-    """
+    """Return the first Shape, and a fresh Search, whose phases end with draws."""
     d, of_draw = scales.size, step.steps_per_draw
 
     def whole_draws(n):

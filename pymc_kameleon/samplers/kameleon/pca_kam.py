@@ -218,10 +218,7 @@ def look(subsample, alpha, weights, u, direction):
 
 @jit
 def log_normal(step, direction, gamma, nu):
-    """Log density of N(0, γ²I + ν²wwᵀ) at `step`, without the factor (2π)^(-d/2).
-
-    Of a rank-one change, determinant and inverse are known.
-    """
+    """Log density of N(0, γ²I + ν²wwᵀ) at `step`, a rank-one change, without (2π)^(-d/2)."""
     d = step.size
     ratio = nu / gamma
     excess = ratio * ratio * squared_norm(direction)
@@ -268,10 +265,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 
 @jit
 def tune_direction(parameters, tuning, j, accept_prob):
-    """Tune log ρ_j, by its own count; it settles at its mean over the end.
-
-    What would bring ν_j below its bound is taken from γ instead.
-    """
+    """Tune log ρ_j by its own count, and settle; what is below its bound is taken from γ."""
     log_rho, scale, t = parameters.log_rho, tuning.nu.scale, tuning.t[0]
     eta = gain(GOOD_GUESS + tuning.counts[j])
     wanted = log_rho[j] + eta * (accept_prob - scale.target_accept)

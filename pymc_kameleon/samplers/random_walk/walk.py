@@ -25,10 +25,7 @@ class State(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """What tuning remembers: the transition t of n, μ and Σ.
-
-    `on_factor` is whether AM's recursion is that on L.
-    """
+    """What tuning remembers: t of n, μ and Σ; `on_factor` is whether AM's recursion is on L."""
 
     t: integers(1)
     n: int

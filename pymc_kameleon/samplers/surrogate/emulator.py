@@ -160,10 +160,7 @@ def emulator_of(dt, chain=None):
 
 
 def _draws(moves, logp):
-    """Return draws (n, d), unconstrained, and their log-densities (n,).
-
-    A draw is the end of its last move if it has the log-density of that, and otherwise its start.
-    """
+    """Return draws (n, d), the ends or starts of last moves, and their log-densities (n,)."""
     moves, logp = xr.align(moves, logp, join="inner")
     x = xr.where(moves["end_logp"] == logp, moves["end"], moves["start"])
     x = x.transpose(*logp.dims, COORDINATE).values.reshape(logp.size, -1)

@@ -19,22 +19,10 @@ EVALUATION = "evaluation"
 
 
 def dataset_of(coordinates, tunings, exact, numbers, kept):
-    """Return the evaluations that chains have made, each point once, as a Dataset.
+    """Return the evaluations that chains of these numbers have made, each point once, as a Dataset.
 
-    Those that they have taken up of earlier runs come first.
-
-    Parameters
-    ----------
-    coordinates : list of str
-        Their names.
-    tunings : list of Tuning
-        Of each chain.
-    exact : (d,) bool
-        Coordinates in which the log-density is exactly quadratic.
-    numbers : list of int
-        Of the chains.
-    kept : list of Dataset
-        What each chain has kept of its draws, empty if that is nothing.
+    Those of earlier runs come first. `exact` (d,) are coordinates in which log π is quadratic;
+    `kept` has what each chain has kept of its draws, empty if that is nothing.
     """
     tuned = [tunings[0].known, *map(_remembered, tunings)]
     drawn = [np.column_stack([moves["end"], moves["end_logp"]]) for moves in kept]
@@ -68,10 +56,7 @@ def each_once(rows, d):
 
 
 def some_of_each(first, most):
-    """Return rows of two kinds, at most so many: those that are `first`, and then the others.
-
-    Of more, each kind has half of these or more, evenly spaced.
-    """
+    """Return at most so many rows, the `first` ones first; of more, half of each, evenly spaced."""
     own, others = np.flatnonzero(first), np.flatnonzero(~first)
     if len(first) > most:
         own = evenly(own, max(most // 2, most - len(others)))

@@ -67,25 +67,10 @@ def most_of_look(d):
 
 
 def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
-    """Look for other modes than that which is known.
+    """Look for other modes than `home`; return the new ones that have mass, and their Searches.
 
-    Parameters
-    ----------
-    logp : callable
-        Maps a point (d,) to a log-density.
-    home : Mode
-    most, most_for_shapes : int
-        Evaluations, for climbs and for the shapes of new modes.
-    rng : numpy.random.Generator
-    prior : (n, d) float64, optional
-        Draws of the prior, if that is proper: about every second time starts are the next of them.
-
-    Returns
-    -------
-    modes : list of Mode
-        Those that are new, and have mass.
-    searches : list of Search
-        Their points.
+    `most` and `most_for_shapes` are evaluations of climbs and of shapes. Of `prior` draws (n, d),
+    about every second start is the next ones.
     """
     known, new, searches = [home], [], []
     unseen = [] if prior is None else list(rng.permutation(prior))
@@ -112,8 +97,7 @@ def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
 def _start(search, known, unseen, rng):
     """Return a start, and f there; None if it is not finite, or nothing can be there.
 
-    It is that where f has fallen least, compared with normals. If it has fallen everywhere as if
-    what is known were normal, and all, nothing is there.
+    It is where f has fallen least, compared with normals, unless that is everywhere as these say.
     """
     home, scale = known[rng.integers(len(known))], np.exp(rng.uniform(*np.log(SCALES)))
     alone = np.diag(np.linalg.norm(home.factor, axis=1))

@@ -600,8 +600,7 @@ class SurrogateMetropolis(KameleonStep):
     def _go_home(self, q, logp, noted, rows):
         """Go there with a process that chooses the points; or, where it does not, as others do.
 
-        With few evaluations in all, other chains begin at its draws of the posterior. `rows` gets
-        each point that is evaluated, and its log-density.
+        With few evaluations, others begin at its draws. `rows` gets what is evaluated.
         """
         start, n = q[: self._d].copy(), 0
         begins, most = self.guide is None or not self.guide.is_known, self._budget_of_search()

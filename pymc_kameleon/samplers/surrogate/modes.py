@@ -156,13 +156,7 @@ def share_what_was_found(chains):
 
 
 def learn_modes(chains):
-    """Let the mixture follow the states of chains that learn together.
-
-    Returns
-    -------
-    list of float
-        Shares of the states in each mode; empty if there is one mode.
-    """
+    """Let the mixture follow the states of chains; return each mode's share, none of one mode."""
     first = chains[0]
     modes, found = first.parameters.modes, noted(first.tuning.found)
     if len(found) < 2:

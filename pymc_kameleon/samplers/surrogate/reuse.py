@@ -32,10 +32,7 @@ class Reused(NamedTuple):
 def reused_by(step, datasets):
     """Return what the step takes up of Datasets of evaluations, a Reused.
 
-    Raises
-    ------
-    ValueError
-        If they are of other coordinates, or of another log-density; or if none is finite.
+    A ValueError says that they are of other coordinates, or another log-density, or none is finite.
     """
     own, d = step.layout.coordinates(), step.layout.d
     for data in datasets:

@@ -127,10 +127,8 @@ class Search(BatchSearch):
     def go_on(self, logp, most, is_all=False):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home.
 
-        What was known before, near the best point, is of the budget, but for the least one. If
-        these evaluations are all there is, to average by, it learns more, and has all of them. So
-        it does where the log-density is exactly quadratic in most coordinates, as few more then
-        tell all of it.
+        If these evaluations are all there is, or log π is exactly quadratic in most coordinates, it
+        learns more, and has all of them.
         """
         logp.n = self.n
         while not self.has_ended:
@@ -151,11 +149,7 @@ class Search(BatchSearch):
         return (is_tried and self.n >= self._budget) or self.way.is_better_than(*GOOD)
 
     def finish(self, n):
-        """Return a WarmStart, and a guide with n points: the best one, and draws of s.
-
-        None, if rounding forbids that. They are the same if the chain is interrupted after that,
-        and comes again.
-        """
+        """Return a WarmStart, and a guide with n points, once for all; None if rounding fails."""
         if self._found is None:
             with (
                 suppress(np.linalg.LinAlgError),

@@ -1,13 +1,11 @@
 """From the first evaluation to a surrogate of the posterior: points chosen for what they teach.
 
 A star around the start (star.py) begins, unless enough is known of earlier searches. Then a
-Gaussian process is fitted to all that was evaluated, batch by batch. While it climbs, the next
-points are the maximum of its mean within R of the best point, and what tells most within R. Where
-the mean has its maximum within, it is home: then the next points are those that tell most of the
-posterior, so that search, learning, and choice of points are one thing.
+Gaussian process is fitted, batch by batch. While it climbs, the next points are the maximum of its
+mean within R of the best point, and what tells most within R. Where the mean has its maximum
+within, it is home: then the next points are those that tell most of the posterior.
 
-It is a generator: it yields points and is sent their log-densities, so that it can run one
-evaluation after another, many at a time, or from what is known.
+Generators yield points and are sent their log-densities.
 
 Symbols: x the points (n, d), x = m + L u, f their log-densities, R the radius in u; and those of
 process.py.
@@ -148,30 +146,20 @@ class Known(NamedTuple):
 
 
 class Way:
-    """The search, and what it has learned.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    at_once : int, optional
-        Evaluations that are made at a time: a batch has as many, at least.
+    """The search, and what it has learned; a batch has `at_once` points, at least.
 
     Attributes
     ----------
-    x : (n, d) float64
-        All that was evaluated.
-    f : (n,) float64
-        Its log-densities, -inf where they are not finite.
+    x, f : (n, d), (n,) float64
+        All that was evaluated, and its log-densities, -inf where they are not finite.
     n_known : int
         How many of these, the first ones, were known before.
     is_home : bool
         Whether it is where the posterior is, as far as it knows.
     mean, factor : (d,), (d, d) float64
         m and L.
-    order : (d,) int64
-        J, and then I, in which u is.
-    exact : (d,) bool
-        Of I.
+    order, exact : (d,) int64, (d,) bool
+        J, and then I, in which u is; which are of I.
     process : Process or None
         Fitted last, in u.
     sd : float
@@ -275,9 +263,8 @@ class Way:
     def _begin_with(self, known):
         """Take coordinates in which draws of what the process knows come to rest, and be home.
 
-        The first ones are those of all points, of which many were on the way; so draws change them,
-        however little. If draws do not come to rest, it climbs from the best point. Values that are
-        left out tell how good the process is; one plain draw more, at least, has to.
+        If they do not, it climbs from the best point. Values that are left out tell how good the
+        process is; one plain draw more, at least, has to.
         """
         x = known.x[known.near]
         factor = cholesky(np.cov(x.T).reshape(x.shape[1], -1))
@@ -326,10 +313,7 @@ class Way:
         return None
 
     def _fit(self, is_new=False, last=None):
-        """Fit the process to what is near, in the present coordinates.
-
-        `is_new`: its numbers are chosen from scratch, or from the last ones on, by their slopes.
-        """
+        """Fit the process to what is near; its numbers are chosen by slopes if `is_new`."""
         d = self.x.shape[1]
         u, best = self.u_of(self.x), int(np.argmax(self.f))
         if self.is_home:
@@ -452,10 +436,7 @@ class Way:
         self._follow_curvature(gain < small and held, small)
 
     def _ray(self, at, top):
-        """Return the top, and points on the ray from the best point through it if there are many.
-
-        R may be too small or too large by a factor, which else is known only after some batches.
-        """
+        """Return the top, and points on the ray through it if there are many, as R may be wrong."""
         if self.at_once < star.MANY or np.linalg.norm(top - at) < LEAST_RADIUS:
             return top[None]
         return at + np.array(RAY)[:, None] * (top - at)
@@ -508,10 +489,7 @@ class Way:
             self._follow_draws(of_s)
 
     def _turn(self):
-        """Return which of the candidates are plain draws that begin a batch, and how many looks.
-
-        One or the other, in turn, unless batches are large.
-        """
+        """Return which candidates are plain draws, first in a batch, and the number of looks."""
         turn, n = self._n_batches % TURNS, self.at_once // PER_PLAIN
         if n > 0:
             return range(n), n
@@ -550,8 +528,8 @@ class Way:
     def _follow_draws(self, plain, however_little=False):
         """Take the coordinates in which draws of s have mean 0 and covariance 1, if not nearly so.
 
-        Each time would add the noise of the draws to what is known of the shape. `however_little`:
-        take them if they are nearly so, too.
+        Each time would add noise of the draws. `however_little`: take them if they are nearly so,
+        too.
         """
         u = plain.reshape(-1, plain.shape[-1])
         mean, covariance = u.mean(axis=0), np.cov(u.T).reshape(u.shape[1], -1)
@@ -580,10 +558,7 @@ class Way:
         return self.x_of(found.reshape(-1, found.shape[-1]))
 
     def beginnings(self, least):
-        """Return points (n, d) where chains may begin, as f is not below this.
-
-        They were draws of s when they were evaluated, the last ones first; if these are few, any.
-        """
+        """Return points (n, d) where chains may begin, as f is not low: once draws of s, or any."""
         least, rows = min(least, self.f.max()), np.array(self._plain[::-1], np.int64)
         rows = rows[self.f[rows] >= least]
         return self.x[rows if len(rows) >= LEAST_BEGINNINGS else self.f >= least]

@@ -1,12 +1,11 @@
 """Which steps make a run: as the user names them, or the ones that we choose."""
 
 import logging
-from contextlib import contextmanager
 from difflib import get_close_matches
 
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.noise import NOISE_SEED
-from pymc_kameleon.model.pymc_internals import STEP_METHODS, CompoundStep
+from pymc_kameleon.model.pymc_internals import CompoundStep
 from pymc_kameleon.model.simulator_calls import NotEmulated
 from pymc_kameleon.samplers.emulator.metropolis import EmulatorMetropolis
 from pymc_kameleon.samplers.gradient.fisher_rule import MOST_DENSE
@@ -144,37 +143,3 @@ def default_step(model):
         step = sampler(model=model)
         step.n_trials += n_trials
     return sampler if step is None else step
-
-
-@contextmanager
-def assign_by_default(sampler):
-    """Let ``pm.sample`` choose a sampler by itself, before its own NUTS.
-
-    Inside, ``pm.sample(gam={"steps_per_draw": 3})`` gives all continuous variables that no step
-    moves to ``pk.GAM``, with these options. A sampler that needs a gradient takes the variables
-    that have one. Of several, the one that was entered last comes first.
-
-    Parameters
-    ----------
-    sampler : class of pymc_kameleon
-        Such as ``pk.GAM``; its options go by its name in lower case, ``pk.GAM.name``.
-
-    Raises
-    ------
-    TypeError
-        For anything else.
-
-    Examples
-    --------
-    >>> with model, pk.assign_by_default(pk.GAM):
-    ...     dt = pm.sample(gam={"steps_per_draw": 3})
-    """
-    if not (isinstance(sampler, type) and issubclass(sampler, KameleonStep)):
-        raise TypeError(
-            f"assign_by_default takes the class of a sampler, such as pk.GAM, not {sampler!r}."
-        )
-    STEP_METHODS.insert(0, sampler)
-    try:
-        yield
-    finally:
-        STEP_METHODS.remove(sampler)

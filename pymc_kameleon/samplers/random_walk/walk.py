@@ -60,12 +60,12 @@ def walk(target, state, scale, factor, work, rng):
     return accept(target, state, work.y, log_density(target, work.y), 0.0, rng)
 
 
-def start_walk(step, scales, n_tune, target_accept=None):
+def start_walk(step, scales, n_tune):
     """Return the first Shape and ShapeTuning of a walk that learns its covariance."""
     return ShapeTuning.start(
         scales,
         n_tune,
-        step.target_accept if target_accept is None else target_accept,
+        step.target_accept,
         best_scale(scales.size),
         step.settings.get("scaling_bounds"),
         step.settings.get("learning_rate") or UNSET,

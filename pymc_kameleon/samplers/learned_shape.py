@@ -14,10 +14,7 @@ COLLAPSED = 1e-150
 
 
 class LearnedShape(KameleonStep):
-    """A sampler that learns a covariance, by core/shape.py, from that of the warm start on.
-
-    The chains of a run pool it when they have seeded Σ, and at every sixteenth of tuning later.
-    """
+    """A sampler that learns a covariance, by core/shape.py; the chains of a run pool it."""
 
     learns_together, learns_alone = True, False
 
@@ -52,10 +49,7 @@ class LearnedShape(KameleonStep):
 
 
 def pool_moments(chains):
-    """Give all chains W + B, of which B counts at most as much as W in each direction.
-
-    More of it would be of chains in several modes. A chain whose Σ has collapsed tells nothing.
-    """
+    """Give all chains W + B, B at most W in each direction, but for chains whose Σ collapsed."""
     known = [moments for moments in chains if np.diag(moments.factor).min() > COLLAPSED]  # not NaN
     if len(chains) < 2 or not known:
         return

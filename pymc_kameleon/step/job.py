@@ -304,7 +304,7 @@ def ask(job, steps, state):
 def evaluate(job, k, q):
     """Return a trail's row of a step's log-density at q, its watch, and the evaluations made.
 
-    NaN is not evaluated again: others under way count towards the limit of the chain, too.
+    NaN is not evaluated again: nobody knows how often other chains did so.
     """
     with job.turns:
         steps = job.idle_steps()
@@ -348,8 +348,7 @@ def learn(job, states):
 def pass_pause(job, state, passes):
     """Let a chain take up what was learned at the pause before, and pass this one, or wait here.
 
-    If it passes, what others need to learn here is left behind, as `late`; the next pause takes up
-    what is learned from it.
+    If it passes, what others need to learn here is left behind, as `late`.
     """
     steps = job.steps_at(state)
     if state.late is not None:

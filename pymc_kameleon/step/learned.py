@@ -28,10 +28,7 @@ SHAPE_TEXT = "Covariance that gives the proposal its shape: an estimate of the p
 
 
 class Quantity(NamedTuple):
-    """One thing that a chain learned: its dimensions, its values, a sentence, and its units.
-
-    `labels` are those of dimensions of its own, by name.
-    """
+    """One thing that a chain learned; `labels` are those of dimensions of its own, by name."""
 
     dims: tuple
     values: object

@@ -108,10 +108,7 @@ def log_emulated(target, emulated, u, gradient, scratch):
 
 @jit
 def distance_from_home(target, emulated, u, scratch):
-    """Return |u|, or that of the nearest image of target.point; write its gradient, times itself.
-
-    Of an image v = L⁻¹(Gz − μ) that is LᵀGᵀL⁻ᵀv.
-    """
+    """Return |u| of the nearest image of target.point; write its gradient in u, times itself."""
     mirrors, factor, d = emulated.mirrors, emulated.factor, u.size
     copy(u, scratch.outward)
     least = squared_norm(u)

@@ -24,6 +24,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack, svd
 
+from pymc_kameleon.samplers.surrogate.fit import squared_distances
+
 LEVELS = {
     "rate": tuple(2.0 ** (k / 2) for k in range(-12, 6)),
     "linear": tuple(10.0**k for k in range(-3, 6)),
@@ -146,8 +148,8 @@ class Fit(NamedTuple):
     def reduced(self):
         """Return B (r, q) and what is left of m (q,), b (r, p) and α (n, r).
 
-        At the points, what is left out is at most `LEAST_ERROR` units of noise: root mean square,
-        by ω. B is empty, and all else as it is, unless it saves some of the products.
+        What is left out is at most `LEAST_ERROR` units of noise; B is empty unless it saves
+        products.
         """
         n, q = self.weights.shape
         t = nearness(squared_distances(self.u, self.u)) ** 2 @ self.weights + self.u @ self.slopes.T
@@ -229,8 +231,8 @@ class Uncertainty(NamedTuple):
 def uncertainty(fit, x, y, drop, d, m):
     """Return the Uncertainty of a fit to these calls, the arguments as of `fit_box`.
 
-    The kernel's own variance is not known. So errors are as large, relative to the standard
-    deviations that the kernel gives, as they are of points that are left out [RW, section 5.4.2].
+    Errors are as large, in the kernel's standard deviations, as of points left out [RW, section
+    5.4.2].
     """
     _, _, drop = _rows(x, y, np.where(drop < FARTHEST * d, drop, np.nan), m)
     noise = fit.hyper.value("noise")
@@ -402,10 +404,7 @@ def nearness(distances):
 
 
 def scales(columns, omega):
-    """Return the weighted means of columns, and sds; zero for those that do not vary.
-
-    Inputs are not whitened: along the wide directions of correlated ones, simulators are bent most.
-    """
+    """Return weighted means and sds of columns, zero if they do not vary; nothing is whitened."""
     mean = omega @ columns
     varies = np.ptp(columns, axis=0) > NO_CHANGE * np.abs(columns).max(axis=0)
     deviations = columns - mean
@@ -425,9 +424,3 @@ def transformed(columns, are_logarithms):
     logarithms = np.full(columns.shape, np.nan)
     np.log(columns, out=logarithms, where=columns > 0)
     return np.where(are_logarithms, logarithms, columns)
-
-
-def squared_distances(a, b):
-    """Return |a_i − b_j|² of rows."""
-    squares = np.sum(a * a, axis=1)[:, None] + np.sum(b * b, axis=1)
-    return np.maximum(squares - 2 * a @ b.T, 0.0)

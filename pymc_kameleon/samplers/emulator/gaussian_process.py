@@ -90,10 +90,7 @@ class Scratch(NamedTuple):
 
 @jit(inlined=False)
 def emulate(structure, emulator, k, x, y, scratch):
-    """Write the outputs of application k into `y`, from `x`; both hold those of all applications.
-
-    They are NaN where the logarithm of an input does not exist, and means without points.
-    """
+    """Write the outputs of application k into `y`, from `x`; both are of all applications."""
     box, at_x = structure.applications[k, 0], structure.applications[k, 1]
     at_y, at_q = structure.applications[k, 2], structure.output_places[box]
     p, q = structure.boxes[box, 0], structure.boxes[box, 1]

@@ -50,7 +50,7 @@ class Trajectory(NamedTuple):
 
 @jit(inlined=False)
 def hamiltonian_step(target, emulated, at, log_s, rng):
-    """Move at.u by one transition; return log s there, and α, NaN of a mirror image."""
+    """Move at.u by one transition; return log s there, and α, which is NaN for a mirror image."""
     d, n_mirrors = at.u.size, emulated.mirrors.n_maps[0]
     if n_mirrors > 0 and rng.random() < MIRROR_SHARE:
         return mirror_step(target, emulated, at, log_s, rng), np.nan
@@ -109,10 +109,7 @@ def run_inner_chain(target, emulated, at, log_s, rng):
 
 
 class EmulatedDensity:
-    """Log s and chains on it, as functions of points z (n, d), in arrays of their own.
-
-    `target` is of a step, at whose point the variables of other steps are; `emulated` may change.
-    """
+    """Log s and chains on it, as functions of points z (n, d), in arrays of their own."""
 
     def __init__(self, target, emulated):
         self.emulated, self.n_evaluated = emulated, 0

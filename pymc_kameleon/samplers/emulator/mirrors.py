@@ -38,10 +38,7 @@ class Images:
         self._others = None
 
     def likely(self, z, least, maps=None):
-        """Return maps under which log π of z (d,) hardly falls if outputs stay: of these, or all.
-
-        Those that change it least come first; none unless z was evaluated.
-        """
+        """Return maps under which log π of z hardly falls if outputs stay, least change first."""
         step = self._step
         maps = likely_symmetries(step) if maps is None else maps
         known = learning.evaluations_of([step])

@@ -195,10 +195,7 @@ class Way:
                 self.n_climbs += 1
 
     def _look_at_images(self):
-        """Evaluate mirror images of the best place, and climb from those where outputs differ.
-
-        An image as high as here is another mode if it is higher than halfway to there.
-        """
+        """Evaluate mirror images of the best place; climb from good ones where outputs differ."""
         best = self.best
         maps, least = self._likely_maps(best, MOST_SINGLE)
         if not maps:
@@ -232,10 +229,7 @@ class Way:
         self._learn()
 
     def _likely_maps(self, walker, most, maps=None):
-        """Return some maps to what may be other modes, and their least log-densities (k,).
-
-        Halfway to there the log-density of a normal would have fallen so far.
-        """
+        """Return maps to what may be other modes, and how high these are at least, (k,)."""
         maps = self.images.likely(walker.z, -self._allowance(walker), maps) if self.images else []
         if not maps:
             return [], np.zeros(0)
@@ -278,7 +272,7 @@ class Way:
         return self.prior[self.rng.choice(len(self.prior))]
 
     def _go_again(self, start):
-        """Climb from there, and from draws of the prior: any will do, the better ones mislead."""
+        """Climb from there, and from draws of the prior; to choose among these did not help."""
         while self.n_starts < MOST_CLIMBS and self.best.n_came < ENOUGH_CAME:
             if self.is_predicted and not self._is_badly_fitted():
                 break
@@ -424,10 +418,7 @@ class Way:
         return BEHIND[0] + BEHIND[1] * best.z.size
 
     def _other_maxima(self, best, behind):
-        """Return maxima of log s (k, d) from draws of the prior, new and not more than `behind`.
-
-        At first all count, as log s may be far too low where nothing is known.
-        """
+        """Return new maxima of log s (k, d), not more than `behind`, from draws of the prior."""
         starts = self.prior[self.rng.choice(len(self.prior), N_STARTS)]
         found = np.array([_climbed(self.density, z, self.spread)[0] for z in starts])
         log_s, _ = self.density.values(found)
@@ -543,10 +534,7 @@ def _take(walker, z, radii, logp, volumes, foreseen=None):
 
 
 class SearchByEmulator(BatchSearch):
-    """The way of a chain, which can be interrupted after each evaluation.
-
-    `step` is a copy of the chain's, for the search alone; `prior` draws of the prior, or None.
-    """
+    """The way of a chain, by a step of its own, which can be interrupted after each evaluation."""
 
     def __init__(self, step, start, seed, prior):
         super().__init__(start, seed)
@@ -598,10 +586,7 @@ class SearchByEmulator(BatchSearch):
         return min(budget * max(self._way.n_begun, 1), most)
 
     def finish(self, step, n):
-        """Hand what was learned to the chain's step; return the best point, and draws of s.
-
-        They are the same if the chain is interrupted after that, and comes again.
-        """
+        """Hand what was learned to the step, once for all; return the best point and draws of s."""
         own = self.step
         if self._draws is None:
             best = self._way.best and self._way.come_to()

@@ -12,8 +12,8 @@ from scipy.spatial.distance import cdist, pdist
 
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.moments import shrunk_covariance
-from pymc_kameleon.samplers.kameleon.clusters import MOST_MODES
 from pymc_kameleon.samplers.kameleon.kernels import bandwidth_rule
+from pymc_kameleon.samplers.kameleon.mode_moves import MOST_MODES
 from pymc_kameleon.samplers.kameleon.rkhs import KNN, MEDIAN
 from pymc_kameleon.samplers.kameleon.subsample import BANDWIDTH_SHARE, least_points, n_neighbours
 from pymc_kameleon.samplers.symmetries import symmetries
@@ -302,10 +302,7 @@ def rounding(logps):
 
 
 def mirrored(archive, modes, maps, evaluate):
-    """Add modes that follow from known ones by `maps`, exact symmetries or about; and their points.
-
-    Return the archive with them, and the rows of all modes.
-    """
+    """Add modes that follow from known ones by `maps`, and their points; return both."""
     normals = [normal_of(archive.points[rows]) for rows in modes]
     masses = [
         archive.logps[rows].mean() + np.log(np.diag(factor)).sum()
@@ -372,10 +369,7 @@ def valley(logps):
 
 
 def blended_factors(modes):
-    """Return the factors of covariances of modes, each of which is given by its points.
-
-    Modes of few points take their shape, but not their size, from all modes.
-    """
+    """Return factors of modes, given by points; few points take their shape from all modes."""
     d, sizes = modes[0].shape[1], [len(points) for points in modes]
     covariances = [shrunk_covariance(points) for points in modes]
     pooled = np.average(covariances, axis=0, weights=sizes)

@@ -176,10 +176,7 @@ def median(values):
 
 @jit
 def smallest(values, k):
-    """Return the smallest number but k, by Hoare's selection, which reorders the array.
-
-    NumPy's sort, median and partition take numba a second to compile.
-    """
+    """Return the smallest number but k, by Hoare's selection in place: quick to compile."""
     low, high = 0, values.size - 1
     while low < high:
         pivot, i, j = values[(low + high) // 2], low, high

@@ -1,7 +1,6 @@
 """The subsample of a chain's past by which KAM and its relatives propose, and how it is learned.
 
-Source: Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive
-Metropolis-Hastings", ICML 2014, here [KAM].
+Source: [KAM], as in kam.py.
 
 Symbols: z = {z₁ … z_m} the subsample, in coordinates that are whitened by C, γ the scale of
 exploration in them, s the scale of one such coordinate, t the transition, n the number of tuning
@@ -110,11 +109,7 @@ def follow_gamma(subsample, tuning):
 
 @jit(allocates=True)
 def draw(subsample, tuning, u, rng):
-    """Draw z from the newest half of the past, and with it C, the bandwidth and γ.
-
-    Returns s, the median distance between points of z over √(2d), or 0, with nothing done, without
-    2d+2 distinct points.
-    """
+    """Draw z from the newest half of the past, with C, bandwidth and γ; return s, 0 without z."""
     past, z = tuning.past, subsample.z
     points = past.history.points
     d = points.shape[1]

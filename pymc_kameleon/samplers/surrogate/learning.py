@@ -251,9 +251,8 @@ def mean_worth(worth):
 def places_to_look(chain, seen, rng):
     """Return points u (n, d) where the fit is low, for a chain to evaluate, and stay where it is.
 
-    Without them a tail that no chain has come to stays unknown, and a chain that comes there after
-    tuning is stuck for long. They are on rays from states, along which one coordinate moves, alone
-    or with the others as they correlate with it.
+    Without them a chain that comes to an unknown tail after tuning is stuck for long. They are on
+    rays from states, along which one coordinate moves, alone or with others.
     """
     d, factor = chain.state.x.size, seen.factor
     n = min(int(LOOK_SHARE * chain.tuning.t[0] + rng.random()), MOST_LOOKS)
@@ -297,10 +296,7 @@ def share_of_news(chains):
 
 
 def known_depth(chains, middle):
-    """Return by how much the bound of h may be lowered, by the newest moves; -inf if that is open.
-
-    Where h was still lower, nearly all points turned out to be as low, or to have next to no mass.
-    """
+    """Return by how much the newest moves allow to lower the bound of h; -inf if that is open."""
     u, f, _ = unseen_moves(chains)
     surrogate = chains[0].parameters.surrogate
     base = log_t(u, surrogate.nu[0])

@@ -1,8 +1,7 @@
 """A look for other modes, where evaluations are plenty, from wide starts about the one found.
 
-From each a short climb, of which most end in the mode that is known, and are given up as soon as
-that is seen. Where one ends elsewhere, and the log-density dips in between, the shape there tells
-whether it has mass. What was not found cannot be told.
+From each a short climb, which is abandoned where it comes to a known mode. Where one ends
+elsewhere, and the log-density dips in between, the shape there tells whether it has mass.
 
 Symbols: f the log-density, L the factor of the known mode's covariance, u the coordinates in which
 y = x + Lu.
@@ -22,7 +21,7 @@ from pymc_kameleon.step.warm_start.approach import (
     updated,
 )
 from pymc_kameleon.step.warm_start.quadratics import fit_shape
-from pymc_kameleon.step.warm_start.search import BudgetSpent, Search
+from pymc_kameleon.step.warm_start.search import BudgetSpent, Search, lower_of
 
 LOOK_SHARE, LEAST_FOR_LOOK, MOST_LOOKED = 0.1, 750, 800
 """Share of the evaluations by which a chain looks, of its own or of all that follow it; how many
@@ -97,7 +96,7 @@ def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
 def _start(search, known, unseen, rng):
     """Return a start, and f there; None if it is not finite, or nothing can be there.
 
-    It is where f has fallen least, compared with normals, unless that is everywhere as these say.
+    It is the point where f has fallen least, compared with normals about the known modes.
     """
     home, scale = known[rng.integers(len(known))], np.exp(rng.uniform(*np.log(SCALES)))
     alone = np.diag(np.linalg.norm(home.factor, axis=1))
@@ -181,6 +180,4 @@ def _shape(search, x, metric, rng):
     search.metric = metric
     search.evaluate(x)
     fit_shape(search, rng, False)
-    factor = np.linalg.qr(search.metric.T, mode="r").T
-    factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
-    return Mode(search.x, factor, search.f)
+    return Mode(search.x, lower_of(search.metric), search.f)

@@ -139,10 +139,7 @@ class Spread:
         return found
 
     def doubt(self, x):
-        """Return by how much log π may differ from log s at points x (n, d): standard deviations.
-
-        Of a Gaussian process with the kernels of s, known at the centres; 0 of a quadratic.
-        """
+        """Return sds (n,) by which log π may differ from log s: of a process with its kernels."""
         p, n = self._parameters.surrogate, self._parameters.surrogate.n[0]
         if n == 0:
             return np.zeros(len(x))
@@ -209,7 +206,7 @@ def other_reference(parameters, scratch):
 
 @jit
 def meet(parameters, scratch, rng):
-    """Move v and other by M inner steps each, with the same random numbers, or until they meet.
+    """Move v and other by M steps each, with the same random numbers, or until they meet.
 
     Return whether they met, and how often s was evaluated.
     """
@@ -273,7 +270,7 @@ def compiled_runs():
 def ends_of_pairs(parameters, start, others, rng):
     """Run inner chains from x and from others (n, d), each pair with the same random numbers.
 
-    Return where they end, or met, (n, d) of each; whether they did not meet (n,); evaluations of s.
+    Return where each ends, whether the pair did not meet (n,), and how often s was evaluated.
     """
     scratch = allocate(Scratch, {"d": start.shape[1], "m": parameters.surrogate.weights.size})
     ends, others = (np.array(points, np.float64, order="C") for points in (start, others))

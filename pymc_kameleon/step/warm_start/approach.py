@@ -28,6 +28,7 @@ from pymc_kameleon.step.warm_start.search import (
     BudgetSpent,
     Search,
     WarmStart,
+    lower_of,
 )
 
 WARM_START_BUDGET = 60
@@ -89,8 +90,7 @@ def approach(logp, start, rng, budget, rough=False, guide=None, unchecked=False)
                 search.go_to(guide, search.evaluate(guide.x))
             elif not is_led or not _follows_guide(search, rng, guide):
                 _search_alone(search, rng, rough)
-        factor = np.linalg.qr(search.metric.T, mode="r").T
-    factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
+        factor = lower_of(search.metric)
     points, logps = np.array(search.points), np.array(search.logps)
     before = logps[: -LATE * start.size].max(initial=logps[0])
     has_jumped = guide is not None and search.x is guide.x  # which is no climb
@@ -145,10 +145,7 @@ def _go_where_exact(search, guide):
 
 
 def _climb_in_metric(search, guide):
-    """Climb with the guide's curvature, which BFGS corrects, until near a top or the guide's place.
-
-    SciPy's BFGS would begin with a step of length 1, and take a gradient at each trial.
-    """
+    """Climb with the guide's curvature, which BFGS corrects, until near a top or the guide."""
     d, origin, inverse = search.x.size, search.x, np.eye(search.x.size)
     goal = np.linalg.solve(guide.factor, guide.x - origin)
 
@@ -184,9 +181,10 @@ def updated(inverse, moved, change):
 
 
 def draw_near(found, logp, rng, tries=NEAR_TRIES):
-    """Return about a draw of the posterior near the middle of a WarmStart, by its normal.
+    """Return a point near the middle of a WarmStart: about a draw of the posterior.
 
-    It is accepted as Metropolis and Hastings would from the middle; after so many tries it is that.
+    It is drawn from its normal, and accepted as by Metropolis and Hastings from the middle; after
+    so many tries it is the middle.
     """
     for _ in range(tries):
         z = rng.standard_normal(found.x.size)

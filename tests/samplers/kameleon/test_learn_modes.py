@@ -8,7 +8,6 @@ from scipy.stats import multivariate_normal
 
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.moments import shrunk_covariance
-from pymc_kameleon.samplers.kameleon.clusters import Clusters
 from pymc_kameleon.samplers.kameleon.learn_modes import (
     BLEND,
     Archive,
@@ -22,6 +21,7 @@ from pymc_kameleon.samplers.kameleon.learn_modes import (
     neighbour_distance,
     valley,
 )
+from pymc_kameleon.samplers.kameleon.mode_moves import Clusters
 
 NORMAL = Mixture([1.0], [[0, 0]], [1])
 

@@ -108,10 +108,7 @@ class ProcessPosterior:
         return other
 
     def averages(self, function, size=N_WIDE):
-        """Return means (q,), their errors, and sds, of a function of points (n, d), (n, q).
-
-        It is called with at most `size` points at a time.
-        """
+        """Return means (q,), errors and sds of a function of points, at most `size` at a time."""
         of_chains = [
             sum(function(x).sum(axis=0) for x in _parts(own, size)) / len(own)
             for own in np.split(self.draws, N_CHAINS)
@@ -177,10 +174,7 @@ def _paths(process, u, rng):
 
 
 def _scale(process):
-    """Return how far values are from what all others predict, in its standard deviations.
-
-    The larger one of typical values and of tails, at least 1; cliffs are tails, too.
-    """
+    """Return how far off values are predicted, in sds: of typical ones or tails, at least 1."""
     errors, sds = process.left_out()
     drop, predicted = (-y - process.u.shape[1] / 2 for y in (process.y, process.y - errors))
     kinds = drop < TYPICAL, (drop >= TYPICAL) & ((drop < TAIL) | (predicted < TYPICAL))

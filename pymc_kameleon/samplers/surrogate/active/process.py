@@ -116,7 +116,7 @@ class Hyper(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What covariances of two sets of points are made of; the second half is for exact ones."""
+    """What covariances of two sets of points are made of; the last three if some are exact."""
 
     points: tuple  # (n, d) and (m, d)
     products: np.ndarray  # u·u'
@@ -292,10 +292,7 @@ class Process:
         return self._mean(u, self._covariance(u))
 
     def mean_and_sd(self, u, is_wanted=None):
-        """Return the mean and the standard deviation of y at points u (m, d).
-
-        The latter takes n times as long, and is NaN where `is_wanted`, of the means, is False.
-        """
+        """Return mean and sd of y at points u (m, d); the sd is NaN where it is not `is_wanted`."""
         k = self._covariance(u)
         mean, sd = self._mean(u, k), np.full(len(u), np.nan)
         rows = np.arange(len(u)) if is_wanted is None else np.flatnonzero(is_wanted(mean))
@@ -480,7 +477,7 @@ def choose(u, y, hyper, prior):
 def best_of_starts(u, y, prior, last=None):
     """Return the most probable Hyper that is found from several starts, or from the last one on.
 
-    Each start climbs by few of the points, the best end by all.
+    Each start climbs by few of the points; from the end that is best by all, all of them count.
     """
     starts = [last] if last else _starts(prior, u.shape[1])
     starts += [_noisy(starts[0], noise, prior) for noise in NOISES]

@@ -110,7 +110,7 @@ def look_around(x, f, at_once=1):
     may_be_exact = exact | ((misfits <= MOST_NOISE) & (ranges >= LEAST_RANGE))
     least = least_exact(len(x))
     if exact.sum() < least:
-        least = least_exact_with_noise(len(x))
+        least = max(3, len(x) / 2 + 1)  # so many hardly all seem to be exact by chance
         if may_be_exact.sum() >= least:
             noise = yield from _noise(x, f, scales)
     found = exact
@@ -135,11 +135,6 @@ def look_around(x, f, at_once=1):
 def least_exact(d):
     """Return how many exact coordinates of d are worth to be solved for."""
     return max(2, d / 2)
-
-
-def least_exact_with_noise(d):
-    """Return how many of d may hardly all seem to be exact by chance."""
-    return max(3, d / 2 + 1)
 
 
 def _best(line):
@@ -212,7 +207,7 @@ def _noise(x, f, scales):
 def _solve(x, f, lines, exact, scales, noise, pairs, at_once):
     """Go to the maximum in the exact coordinates, and search the others on lines.
 
-    With noise, pairs are as far away as parabolas held; unsure eigenvectors are searched, too.
+    With noise, eigenvectors whose curvature is not sure are searched, too.
     """
     some, others = np.flatnonzero(exact), np.flatnonzero(~exact)
     n, nowhere = len(some), Start(x, scales, exact, np.diag(scales), False)
@@ -222,7 +217,8 @@ def _solve(x, f, lines, exact, scales, noise, pairs, at_once):
             steps = np.array([max(lines[k], key=abs) for k in some])
         pairs = Pairs(x, steps, some)
         pairs.values = yield pairs.points
-    parabolas = np.array([np.polyfit(*_around(lines[k], f), 2)[:2] for k in pairs.some])
+    known = [_sorted(lines[k]) for k in pairs.some]
+    parabolas = np.array([np.polyfit(t, values - f, 2)[:2] for t, values in known])
     hessian, own = pairs.hessian(f, parabolas), np.isin(pairs.some, some)
     hessian, parabolas, steps = hessian[np.ix_(own, own)], parabolas[own], pairs.steps[own]
     if not np.isfinite(hessian).all():
@@ -267,11 +263,6 @@ def _solve(x, f, lines, exact, scales, noise, pairs, at_once):
     factor = np.diag(scales)
     factor[np.ix_(some, some)] = size * block
     return Start(at, scales, exact, factor, is_home)
-
-
-def _around(line, f):
-    t, values = _sorted(line)
-    return t, values - f
 
 
 def _search_together(x, least, some, scales, steps, at_once):

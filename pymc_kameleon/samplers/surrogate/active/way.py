@@ -36,6 +36,7 @@ from pymc_kameleon.samplers.surrogate.active.process import (
 from pymc_kameleon.samplers.surrogate.archive import cholesky
 from pymc_kameleon.samplers.surrogate.evaluations import evenly, some_of_each
 from pymc_kameleon.samplers.surrogate.learning import LOOK_DROPS, LOOK_RADII
+from pymc_kameleon.step.warm_start.search import lower_of
 
 LEAST_BATCH, BATCH = 2, 1 / 40
 """Points of a batch at least, and as a share of those evaluated."""
@@ -160,6 +161,8 @@ class Way:
         m and L.
     order, exact : (d,) int64, (d,) bool
         J, and then I, in which u is; which are of I.
+    are_exact : bool
+        Whether f is exactly quadratic in so many coordinates that the process knows it.
     process : Process or None
         Fitted last, in u.
     sd : float
@@ -176,7 +179,7 @@ class Way:
         self.sd, self.errors, self._plain = np.inf, [], []
         self.x = self.f = self.mean = self.factor = self.order = self.exact = None
         self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
-        self.chains, self._are_exact, self._n_held = None, False, 0
+        self.chains, self.are_exact, self._n_held = None, False, 0
         self._scouts, self.second = [], 0.0
 
     @classmethod
@@ -205,16 +208,6 @@ class Way:
                 yield from self._learn()
             else:
                 yield from self._climb()
-
-    @property
-    def are_exact(self):
-        """Whether f is exactly quadratic in so many coordinates that the process knows it."""
-        return self._are_exact
-
-    @property
-    def known_near(self):
-        """Which of the points that were known before are near the best one."""
-        return are_near(self.f, self.x.shape[1])[: self.n_known]
 
     @property
     def best(self):
@@ -251,10 +244,10 @@ class Way:
 
     def _take_frame(self, mean, factor, exact):
         d, n_exact = len(mean), int(exact.sum())
-        self._are_exact = n_exact >= star.least_exact(d)
-        self._n_held = d - n_exact if self._are_exact else 0
+        self.are_exact = n_exact >= star.least_exact(d)
+        self._n_held = d - n_exact if self.are_exact else 0
         self.order = np.argsort(exact, kind="stable")  # J first
-        self.mean, self.exact, self.factor = mean, exact, _lower(factor, self.order)
+        self.mean, self.exact, self.factor = mean, exact, lower_of(factor[self.order])
 
     def _arrive(self):
         self.is_home, self._n_chosen = True, 0
@@ -299,7 +292,7 @@ class Way:
 
     @property
     def _prior(self):
-        at_home = HOME_EXACT if self._are_exact else HOME
+        at_home = HOME_EXACT if self.are_exact else HOME
         return Prior(self._n_held, at_home if self.is_home else CLIMBING, self._own)
 
     @property
@@ -452,7 +445,7 @@ class Way:
         is_home = is_home and 0.5 * np.sum(slope**2 / values) < small
         scales = (values if is_home else clipped) ** -0.5
         u = at + vectors @ (slope / values) if is_home else at
-        factor = _lower_of(self.factor @ (vectors * scales))
+        factor = lower_of(self.factor @ (vectors * scales))
         self._reframe(self.x_of(u[None])[0], factor)
         if is_home:
             self._radius = FIRST_RADIUS
@@ -541,7 +534,7 @@ class Way:
         most = WORTH_FOLLOWING[0] + WORTH_FOLLOWING[1] * len(mean)
         if self.errors and abs(self.errors[-1]) > most:
             return
-        factor = _lower_of(self.factor @ (vectors * np.clip(values, *MOST_CHANGE) ** 0.5))
+        factor = lower_of(self.factor @ (vectors * np.clip(values, *MOST_CHANGE) ** 0.5))
         self._reframe(self.x_of(mean[None])[0], factor)
 
     # ---- what it has learned --------------------------------------------------------------------
@@ -558,7 +551,7 @@ class Way:
         return self.x_of(found.reshape(-1, found.shape[-1]))
 
     def beginnings(self, least):
-        """Return points (n, d) where chains may begin, as f is not low: once draws of s, or any."""
+        """Return points (n, d) where chains may begin, as f is not low: plain draws, if enough."""
         least, rows = min(least, self.f.max()), np.array(self._plain[::-1], np.int64)
         rows = rows[self.f[rows] >= least]
         return self.x[rows if len(rows) >= LEAST_BEGINNINGS else self.f >= least]
@@ -572,16 +565,6 @@ def _some(found, n, rng):
     """Return n of draws (t, m, d), or as many as there are, none twice."""
     rows = found.reshape(-1, found.shape[-1])
     return rows[rng.choice(len(rows), min(n, len(rows)), replace=False)]
-
-
-def _lower(factor, order):
-    """Return a lower triangular factor of the same covariance, of coordinates in this order."""
-    return _lower_of(factor[order])
-
-
-def _lower_of(factor):
-    lower = np.linalg.qr(factor.T, mode="r").T
-    return lower * np.where(np.diag(lower) < 0, -1.0, 1.0)
 
 
 def _maximum(process, starts, centre, radius):

@@ -18,7 +18,6 @@ from pymc_kameleon.plots.proposals import plot_proposals
 from pymc_kameleon.plots.tuning import plot_adaptation, plot_learned
 from pymc_kameleon.result.opening import load
 from pymc_kameleon.samplers import *  # noqa: F403
-from pymc_kameleon.samplers.choice import assign_by_default
 from pymc_kameleon.sampling.compare import compare_samplers
 from pymc_kameleon.sampling.evidence import compare_models, evidence
 from pymc_kameleon.sampling.sample import resume, sample
@@ -29,7 +28,7 @@ __version__ = version("pymc_kameleon")
 __all__ = ["sample", "resume", "black_box", "summary", "load"]  # noqa: RUF022
 __all__ += samplers.__all__
 __all__ += ["initvals", "expectation", "evidence", "compare_models"]  # noqa: RUF022
-__all__ += ["mode_occupancy", "emulator", "compare_samplers", "noise_seed", "assign_by_default"]  # noqa: RUF022
+__all__ += ["mode_occupancy", "emulator", "compare_samplers", "noise_seed"]  # noqa: RUF022
 __all__ += ["plot_adaptation", "plot_learned", "plot_proposals", "plot_modes"]  # noqa: RUF022
 __all__ += ["plot_emulator", "plot_evidence", "plot_compare"]  # noqa: RUF022
 __all__ += ["baselines"]

@@ -51,7 +51,6 @@ SHARE = 0.4
 OPTIONS = {
     "SurrogateMetropolis": {"expensive": True},
     "GAM": {"control_variates": True},
-    "GadMALA": {"control_variates": True},
 }
 """Here evaluations count, not seconds; and averages are corrected where that is possible."""
 
@@ -167,7 +166,7 @@ SOME = ("AR5", "interaction", "log regression", "GARCH", "hidden Markov")
 """Where 300 evaluations are tried."""
 
 WALKS = ("AR5", "log regression", "GARCH")
-"""Where averages over the draws of GAM and GadMALA are corrected."""
+"""Where averages over the draws of GAM are corrected."""
 
 ALL_BUT_HARD = tuple(CASES)[:-3]
 """Where KAM is held against GAM: all but the funnel, and hares and lynxes."""
@@ -179,7 +178,6 @@ SHOWN = [
     ("GAM", (2000, 10_000), tuple(CASES)),
     ("SurrogateMetropolis", (300,), SOME),
     *((sampler, (10_000, 50_000), ALL_BUT_HARD) for sampler in ("KAM", "GAM")),
-    ("GadMALA", (2000, 10_000, 50_000), WALKS),
     *((sampler, (1000, 50_000), IN_PICTURE) for sampler in ("SurrogateMetropolis", "GAM")),
     ("emcee DE", (1000, 2000, 10_000, 50_000), IN_PICTURE),
     ("PyVBMC", (300,), ("GARCH",)),
@@ -209,11 +207,6 @@ PAGES = {
         ),
         "corrected walks": (
             {"draws": (WALK, WALK), "corrected": (WALK, "corrected")},
-            (2000, 10_000, 50_000),
-            WALKS,
-        ),
-        "corrected leapfrog": (
-            {"draws": ("GadMALA", "GadMALA"), "corrected": ("GadMALA", "corrected")},
             (2000, 10_000, 50_000),
             WALKS,
         ),

@@ -30,7 +30,6 @@ WITHIN, FUNNEL = 1.598, "centred schools"
 KINDS = {
     "SurrogateMetropolis": ("SurrogateMetropolis", {}, False),
     "GAM, control variates": ("GAM", {"control_variates": True}, False),
-    "GadMALA, control variates": ("GadMALA", {"control_variates": True}, False),
     "GadMALA, gradients at its draws": ("GadMALA", {}, True),
     "KAM, its draws": ("KAM", {}, False),
 }

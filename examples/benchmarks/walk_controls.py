@@ -1,24 +1,23 @@
-"""What the control variates of GAM and GadMALA gain: a table of docs/estimates_results.md.
+"""What the control variates of GAM gain: a table of docs/estimates_results.md.
 
     python examples/benchmarks/walk_controls.py      some minutes
 
 Runs of four chains from dispersed starts, with 1000 draws of tuning and 1000 after it, of ten
-transitions each with GAM, and of one with GadMALA. A quantity's gain is the variance over the runs
-of its mean over the draws, over that of its corrected average. Quantities are each x_k, x_k² and
+transitions each. A quantity's gain is the variance over the runs of its mean over the draws, over
+that of its corrected average. Quantities are each x_k, x_k² and
 whether x_k is below its median, on the unconstrained scale.
 """
 
 from pathlib import Path
 
 import numpy as np
-from benchmark import each, grouped, main, sample, sampler_class, table
+from benchmark import each, main, sample, table
 from problems import NAMES, Problem
 
 import pymc_kameleon as pk
 
 FILE = Path(__file__).with_suffix(".json")
 DRAWS, RUNS = 1000, 16
-EACH = {"GAM": 10, "GadMALA": 1}
 CASES = ("AR5", "log regression", "26 coefficients", "schools", "GARCH", "banana")
 LABELS = NAMES | {"26 coefficients": "26 coefficients"}
 KINDS = ("means", "mean squares", "probabilities")
@@ -26,17 +25,16 @@ KINDS = ("means", "mean squares", "probabilities")
 
 def plan(options):
     """Return what is to be run."""
-    return each(run, sampler=EACH, case=CASES)
+    return each(run, case=CASES)
 
 
-def run(sampler, case):
+def run(case):
     """Return gains of all quantities by kind, and the root mean square of error / standard error.
 
     Errors are those from the mean over the runs.
     """
     problem = Problem(case)
-    own = {"control_variates": True, "steps_per_draw": EACH[sampler]}
-    step = sampler_class(sampler)(model=problem.model, **own)
+    step = pk.GAM(model=problem.model, control_variates=True, steps_per_draw=10)
     medians = None
 
     def quantities(variables):
@@ -63,13 +61,11 @@ def run(sampler, case):
 def tables(rows):
     """Return the table of the page: the least and the median gain over the coordinates."""
     lines = []
-    for sampler, own in grouped(rows, "sampler").items():
-        for row in own:
-            cells = [f"{of(row[kind]):.2g}" for kind in KINDS for of in (np.min, np.median)]
-            first = sampler if row is own[0] else None
-            name = LABELS.get(row["case"], row["case"])
-            lines.append([first, name, row["d"], *cells, row["z"]])
-    titles = ["", "case", "d", *(f"{kind}, least | median" for kind in KINDS), "z"]
+    for row in rows:
+        cells = [f"{of(row[kind]):.2g}" for kind in KINDS for of in (np.min, np.median)]
+        name = LABELS.get(row["case"], row["case"])
+        lines.append([name, row["d"], *cells, row["z"]])
+    titles = ["case", "d", *(f"{kind}, least | median" for kind in KINDS), "z"]
     return {"estimates_results.md": {"gains of control variates": table(titles, lines)}}
 
 

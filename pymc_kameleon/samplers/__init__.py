@@ -6,7 +6,6 @@
 ``gradient``          MALA, GadRWM, GadMALA, Barker
 ``surrogate``         SurrogateMetropolis
 ``emulator``          EmulatorMetropolis
-``control_variates``  the option of GAM and GadMALA
 ``learned_shape``     what samplers share that learn a covariance
 ``one_scale``         what samplers share that have one scale
 ``symmetries``        maps that take a mode to another

@@ -1,12 +1,11 @@
 """Which steps make a run: as the user names them, or the ones that we choose."""
 
 import logging
-from contextlib import contextmanager
 from difflib import get_close_matches
 
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.noise import NOISE_SEED
-from pymc_kameleon.model.pymc_internals import STEP_METHODS, CompoundStep
+from pymc_kameleon.model.pymc_internals import CompoundStep
 from pymc_kameleon.model.simulator_calls import NotEmulated
 from pymc_kameleon.samplers.emulator.metropolis import EmulatorMetropolis
 from pymc_kameleon.samplers.gradient.fisher_rule import MOST_DENSE
@@ -24,24 +23,10 @@ correlations than its surrogate is fitted to points."""
 
 
 def bound_steps(step, model):
-    """Return the steps that a user means, bound to a model.
+    """Return the steps that a user means, bound to a model; None chooses.
 
-    Parameters
-    ----------
-    step : step, class, name, unbound step, CompoundStep, list or tuple of these, or None
-        None chooses. In a list one unbound step may leave its variables open, and takes what is
-        left.
-    model : pm.Model
-
-    Returns
-    -------
-    list of KameleonStep
-
-    Raises
-    ------
-    ValueError
-        For anything else, unknown names, several steps that would take all variables, or if there
-        is nothing to choose as some variables are discrete.
+    In a list, one unbound step may leave its variables open, and takes what is left. Anything else,
+    or several steps that would take all variables, is a ValueError.
     """
     if step is None:
         step = default_step(model)
@@ -102,10 +87,7 @@ def listed(step):
 
 
 def as_unbound(step, more=()):
-    """Return a class or a name as an unbound step, and a step as it is.
-
-    An unknown name is answered by those that are known, and `more`.
-    """
+    """Return a class or a name as an unbound step; `more` are names that an error lists, too."""
     if isinstance(step, str):
         known = {cls.__name__.lower(): cls for cls in samplers()}
         if step.lower() not in known:
@@ -125,10 +107,7 @@ def as_unbound(step, more=()):
 
 
 def default_step(model):
-    """Choose a sampler, and say which and why: return it, or its step if that had to be made.
-
-    Only a step of EmulatorMetropolis knows whether the model can be emulated.
-    """
+    """Return the sampler that suits a model, or its step if that had to be made; log why."""
     others = [var.name for var in model.value_vars if var not in model.continuous_value_vars]
     if others:
         raise ValueError(
@@ -164,37 +143,3 @@ def default_step(model):
         step = sampler(model=model)
         step.n_trials += n_trials
     return sampler if step is None else step
-
-
-@contextmanager
-def assign_by_default(sampler):
-    """Let ``pm.sample`` choose a sampler by itself, before its own NUTS.
-
-    Inside, ``pm.sample(gam={"steps_per_draw": 3})`` gives all continuous variables that no step
-    moves to ``pk.GAM``, with these options. A sampler that needs a gradient takes the variables
-    that have one. Of several, the one that was entered last comes first.
-
-    Parameters
-    ----------
-    sampler : class of pymc_kameleon
-        Such as ``pk.GAM``; its options go by its name in lower case, ``pk.GAM.name``.
-
-    Raises
-    ------
-    TypeError
-        For anything else.
-
-    Examples
-    --------
-    >>> with model, pk.assign_by_default(pk.GAM):
-    ...     dt = pm.sample(gam={"steps_per_draw": 3})
-    """
-    if not (isinstance(sampler, type) and issubclass(sampler, KameleonStep)):
-        raise TypeError(
-            f"assign_by_default takes the class of a sampler, such as pk.GAM, not {sampler!r}."
-        )
-    STEP_METHODS.insert(0, sampler)
-    try:
-        yield
-    finally:
-        STEP_METHODS.remove(sampler)

@@ -14,11 +14,7 @@ COLLAPSED = 1e-150
 
 
 class LearnedShape(KameleonStep):
-    """A sampler that learns a covariance, by core/shape.py.
-
-    It begins with the shape that the way to the posterior has shown. The chains of a run pool what
-    they learn, whenever they have seeded Σ afresh, and at every sixteenth of tuning later.
-    """
+    """A sampler that learns a covariance, by core/shape.py; the chains of a run pool it."""
 
     learns_together, learns_alone = True, False
 
@@ -53,12 +49,7 @@ class LearnedShape(KameleonStep):
 
 
 def pool_moments(chains):
-    """Give all chains W + B, of which B counts at most as much as W in each direction.
-
-    More, it would not be a walk's way within the posterior that makes the difference, but chains
-    that are in several modes. A chain whose Σ has collapsed, as that of one that never moves does
-    with a high learning rate, is given the others' and tells them nothing.
-    """
+    """Give all chains W + B, B at most W in each direction, but for chains whose Σ collapsed."""
     known = [moments for moments in chains if np.diag(moments.factor).min() > COLLAPSED]  # not NaN
     if len(chains) < 2 or not known:
         return

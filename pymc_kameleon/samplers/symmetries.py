@@ -92,14 +92,6 @@ def likely_symmetries(step):
     return _unique(one for pair in mixed for one in pair if one is not None)
 
 
-def middles(step):
-    """Return the middle about which each coordinate may be reversed (d,), NaN if there is none."""
-    found = np.full(step.layout.d, np.nan)
-    for part in _parts(step).values():
-        found[part.places] = part.middle
-    return found
-
-
 def _parts(step):
     """Return the Part of each of a step's variables, by its name in the model."""
     parts, start = {}, 0
@@ -176,11 +168,7 @@ def _reversals(d, parts):
 
 
 def _likely_reversals(d, parts):
-    """Return maps that reverse signs, the likeliest ones first.
-
-    First those of a column, where loadings have a column for each of the scores. Then those of one
-    variable, of one coordinate of a short one, and of all.
-    """
+    """Return maps that reverse signs, the likeliest first: of columns, variables, coordinates."""
     own = [part.places for part in parts if part.middle in MIDDLES]
     columns = []
     for n in sorted({n for places in own for n in places.shape if n <= MOST_ALIKE}):

@@ -5,7 +5,6 @@ import time
 
 import numpy as np
 
-from pymc_kameleon.model.black_box_calls import calls_black_boxes
 from pymc_kameleon.model.python_calls import WrongReturn
 from pymc_kameleon.step.messages import counted, in_words
 
@@ -22,11 +21,7 @@ def most_evaluations(steps):
 
 
 def seconds_per_logp(log_density, q, values):
-    """Return how long an evaluation at `q` (n,) takes, NaN if it raises anything but a WrongReturn.
-
-    What takes more than a second is evaluated twice, anything else three times. What it was is
-    added to the list `values`.
-    """
+    """Return how long an evaluation at `q` takes, NaN if it raises; add its value to `values`."""
 
     def evaluate():
         start = time.perf_counter()
@@ -45,10 +40,7 @@ def seconds_per_logp(log_density, q, values):
 
 
 def say_trials(steps, n_checks=0):
-    """Tell the user of a black box of its calls before a run, of those of `steps` once.
-
-    `n_checks` evaluations showed that the model is what it was.
-    """
+    """Tell of evaluations before a run: trials of `steps`, once, and `n_checks` of the model."""
     n_trials = sum(step.n_trials for step in steps)
     for step in steps:
         step.n_trials = 0
@@ -68,7 +60,6 @@ def say_what_a_draw_costs(step):
     """Tell the user of pm.sample, of which a step knows no more, if the likelihood is expensive."""
     if step.log_density.holds_gil:
         say_trials([step])
-        _say_what_other_steps_call(step)
     seconds, n = step.seconds_per_logp, step.steps_per_draw
     if seconds > SLOW_LOGP:
         advice = " With steps_per_draw=1 draws are cheaper, and more correlated." * (n > 1)
@@ -80,28 +71,3 @@ def say_what_a_draw_costs(step):
             n,
             advice,
         )
-        again = [var.name for var in step.model.deterministics if calls_black_boxes(var)]
-        if again:
-            _log.info(
-                "PyMC calls the black box once more for each draw, for %s; pk.sample does not.",
-                ", ".join(again),
-            )
-
-
-def _say_what_other_steps_call(step):
-    """Tell the user of pm.sample what PyMC's steps beside this one call, which nobody counts."""
-    others = [var for var in step.model.value_vars if var not in step.vars]
-    called = [
-        f"`{name}`" for function in step.log_density.functions for name in function.python_ops
-    ]
-    if not (others and called):
-        return
-    continuous = [var.name for var in others if var in step.model.continuous_value_vars]
-    advice = f" Let {type(step).__name__} move {', '.join(continuous)}, too." if continuous else ""
-    _log.info(
-        "Other steps move %s. Those of PyMC may call %s in each of their moves, once or more "
-        "often; n_logp does not count this.%s",
-        ", ".join(var.name for var in others),
-        ", ".join(dict.fromkeys(called)),
-        advice,
-    )

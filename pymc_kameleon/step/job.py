@@ -112,17 +112,8 @@ class Portion(NamedTuple):
 class Job:
     """The model and its steps, compiled: what all chains of a run share.
 
-    Parameters
-    ----------
-    steps : list of KameleonStep
-    outputs : ModelOutputs
-        What is kept of each draw.
-    keeps_warmup : bool
-        Whether it is computed while tuning, too.
-    rule : Rule, optional
-        What is done about evaluations that fail.
-    at_once : int, optional
-        Evaluations that may be under way at a time, by which searches choose their points.
+    `outputs` are kept of each draw, while tuning only if it `keeps_warmup`. The `rule` says what is
+    done about evaluations that fail; `at_once` may be under way, by which searches choose points.
     """
 
     def __init__(self, steps, outputs, keeps_warmup, rule=DEFAULT_RULE, at_once=1):
@@ -239,23 +230,8 @@ def put_at(steps, state):
 def advance(job, state, n):
     """Make n draws of a chain, which are all of tuning or all after it.
 
-    Parameters
-    ----------
-    job : Job
-    state : ChainState
-        It is left as it is.
-    n : int
-        None are made if the warm start takes longer than `WARM_START_PATIENCE`.
-
-    Returns
-    -------
-    state : ChainState
-    portion : Portion
-
-    Raises
-    ------
-    CannotStart
-        If the log-density of a step is not finite where the chain is.
+    Return its new ChainState, and a Portion, which is empty while the warm start takes longer than
+    `WARM_START_PATIENCE`. CannotStart says that a log-density is not finite where the chain is.
     """
     start = time.perf_counter()
     with job.turns, taking_notes(state.point, state.noted, job.outputs.recalls) as notes:
@@ -304,10 +280,10 @@ class Asked(NamedTuple):
 
 
 def ask(job, steps, state):
-    """Return a chain before its first draw where its way has led, and what it has to know next.
+    """Return a chain before its first draw where its way has led, and an Asked; None if arrived.
 
-    That is an Asked, or None if it has arrived. Nothing is evaluated. The steps are idle ones that
-    nobody else uses meanwhile, so that a search that they hold goes on.
+    Nothing is evaluated. The steps are idle, and nobody else uses them, so that their search goes
+    on.
     """
     with job.turns:
         own = state.steps.copy()
@@ -326,10 +302,9 @@ def ask(job, steps, state):
 
 
 def evaluate(job, k, q):
-    """Return what a trail holds of an evaluation of a step's log-density at q, and its watch.
+    """Return a trail's row of a step's log-density at q, its watch, and the evaluations made.
 
-    And how many evaluations these were. NaN is not evaluated again: of all that are under way, none
-    knows how often others were, which is limited for each chain.
+    NaN is not evaluated again: nobody knows how often other chains did so.
     """
     with job.turns:
         steps = job.idle_steps()
@@ -360,18 +335,7 @@ def told(state, k, row, seen, n):
 
 
 def learn(job, states):
-    """Let the steps of all chains learn together, as is due before their next draw.
-
-    Parameters
-    ----------
-    job : Job
-    states : list of ChainState
-        States of all chains, which have made the same number of draws.
-
-    Returns
-    -------
-    list of ChainState
-    """
+    """Let the steps of all chains learn together; return the chains' states after that."""
     with job.turns:
         chains = [job.steps_at(state) for state in states]
         for k in range(len(job.steps)):
@@ -384,18 +348,7 @@ def learn(job, states):
 def pass_pause(job, state, passes):
     """Let a chain take up what was learned at the pause before, and pass this one, or wait here.
 
-    Parameters
-    ----------
-    job : Job
-    state : ChainState
-        At a pause. If it has passed one before, it knows what was learned there.
-    passes : bool
-        If so, what others need to learn here is left behind, as `late`. Once it has learned there,
-        too, that is what the next pause takes up.
-
-    Returns
-    -------
-    ChainState
+    If it passes, what others need to learn here is left behind, as `late`.
     """
     steps = job.steps_at(state)
     if state.late is not None:

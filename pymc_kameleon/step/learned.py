@@ -28,10 +28,7 @@ SHAPE_TEXT = "Covariance that gives the proposal its shape: an estimate of the p
 
 
 class Quantity(NamedTuple):
-    """One thing that a chain learned: its dimensions, its values, a sentence, and its units.
-
-    `labels` are those of dimensions of its own, by name.
-    """
+    """One thing that a chain learned; `labels` are those of dimensions of its own, by name."""
 
     dims: tuple
     values: object
@@ -41,18 +38,10 @@ class Quantity(NamedTuple):
 
 
 def learned_dataset(chains):
-    """Return what tuning decided in each chain, as a dataset.
+    """Return what tuning decided in each chain, a list of steps, as a Dataset.
 
-    Parameters
-    ----------
-    chains : list of list of KameleonStep
-        The steps of each chain, in order. With several steps, all names and dimensions begin with
-        that of the sampler, as ``gam_scaling``; if that is not unique, followed by a number.
-
-    Returns
-    -------
-    xr.Dataset
-        Where chains differ in length, as in the number of modes, shorter ones end in NaN.
+    With several steps, names and dimensions begin with that of the sampler, as ``gam_scaling``, and
+    a number if it is not unique. Where chains differ in length, shorter ones end in NaN.
     """
     arrays, coords = {}, {}
     for prefix, steps in zip(_prefixes(chains[0]), zip(*chains, strict=True), strict=True):

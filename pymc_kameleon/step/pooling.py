@@ -6,10 +6,9 @@ from pymc_kameleon.core.history import recent
 
 
 def in_the_same_place(chains):
-    """Return the chains whose log-densities are not far below that of the best.
+    """Return the chains whose log-densities are not far, 10 + 2d, below that of the best.
 
-    A chain that has not arrived yet, or sits in a mode that does not count, is more than
-    10 + 2d below: it learns alone, and does not spoil what the others learn.
+    Others have not arrived, or sit in a mode that does not count: they learn alone.
     """
     logps = np.array([chain.state.logp[0] for chain in chains])
     least = logps.max() - 10 - 2 * chains[0].state.x.size

@@ -24,10 +24,7 @@ def closing_warning(step):
 
 
 def closing_problems(step):
-    """Return what is wrong with the chain of a step, as it is now: a list of str.
-
-    What tuning came to is known when it is over.
-    """
+    """Return what is wrong with the chain of a step, as far as is known by now: a list of str."""
     problems = [*_start_problems(step), _explain_way(step), _explain_odd(step)]
     if step.monitor.done >= step.monitor.tune:
         problems += [*_chain_problems(step), explain_noise(step), *step._problems()]
@@ -161,10 +158,7 @@ def _explain_bound(label, log_scale, bounds):
 
 
 def explain_start(step, q, failure=""):
-    """Return why a step can make no draw from `q` (n,), which is in its own order.
-
-    `failure` is what the evaluation there has done, if it was rejected for that.
-    """
+    """Return why a step can make no draw from `q` (n,); `failure` is what the evaluation did."""
     name, point = type(step).__name__, step.layout.unraveled(q)
     if failure:
         return (

@@ -28,18 +28,8 @@ class KeptGradients(NamedTuple):
 class Statistics:
     """The statistics of a step, from what its sampler declares.
 
-    Parameters
-    ----------
-    step : KameleonStep
-
-    Attributes
-    ----------
-    kinds : dict
-        Name -> (shape, dtype) of each statistic.
-    kept : dict
-        Likewise, of what is kept to correct averages by; that takes a step of all variables.
-    width : int
-        How many numbers a row has.
+    `kinds` has (shape, dtype) of each by name; `kept` those of what is kept to correct averages by,
+    if the step moves all variables; `width` is how many numbers a row has.
     """
 
     def __init__(self, step):

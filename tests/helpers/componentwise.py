@@ -121,18 +121,18 @@ class Chain:
         return self.transition(self.target, self.state, self.parameters, self.work, rng)
 
 
-def cmtm_chain(logp, scales, power=2.9, random_order=False, n_single=0, single=0, **kwargs):
+def cmtm_chain(logp, scales, power=2.9, n_single=0, single=0, **kwargs):
     d = len(STARTS[logp])
     scales = np.broadcast_to(scales, (d, np.shape(scales)[-1])).astype(float, order="C")
     n_single, single = (np.broadcast_to(value, d).copy() for value in (n_single, single))
-    parameters = cmtm.Parameters(scales, n_single, single, float(power), random_order)
+    parameters = cmtm.Parameters(scales, n_single, single, float(power))
     algorithm = pk.CMTM.algorithm
     return Chain(algorithm, cmtm.Work, logp, parameters, m=scales.shape[1], **kwargs)
 
 
-def cmh_chain(logp, scales, random_order=False):
+def cmh_chain(logp, scales):
     log_scales = np.log(np.broadcast_to(scales, len(STARTS[logp])))
-    parameters = cmh.Parameters(log_scales, random_order)
+    parameters = cmh.Parameters(log_scales)
     return Chain(pk.CMH.algorithm, cmh.Work, logp, parameters)
 
 

@@ -459,15 +459,6 @@ def with_coordinate(x, k, z):
     return y
 
 
-def order_of_sweep(d, random_order, rng):
-    """Return the coordinates as they are, or shuffled from the last one on."""
-    order = list(range(d))
-    for i in range(d - 1, 0, -1) if random_order else ():
-        j = int(rng.random() * (i + 1))
-        order[i], order[j] = order[j], order[i]
-    return order
-
-
 def metropolis(log_density, x, log_p, k, scale, rng, accepts):
     """Propose N(x_k, scale²) for x_k; accepts(log_ratio, rng) decides."""
     y = with_coordinate(x, k, x[k] + scale * rng.standard_normal())
@@ -576,11 +567,10 @@ def single_tries(squares, moved, n_steps, n_evaluated):
 class CMTM:
     """A chain of CMTM from x on, which learns its ladders (d, m) for n_tune sweeps."""
 
-    def __init__(self, log_density, x, scales, power=2.9, *, random_order=False):
+    def __init__(self, log_density, x, scales, power=2.9):
         self.log_density = log_density
         self.x, self.log_p = np.array(x), log_density(np.array(x))
         self.scales, self.power = np.array(scales), power
-        self.random_order = random_order
         self.n_single, self.single = np.zeros((2, len(x)), int)
         self.selected, self.accepted = np.zeros((2, *self.scales.shape))
         self.n_evaluated = 0
@@ -609,7 +599,7 @@ class CMTM:
     def sweep(self, rng):
         """Update each coordinate; return the moves in the order of the coordinates."""
         moves = [None] * len(self.x)
-        for k in order_of_sweep(len(self.x), self.random_order, rng):
+        for k in range(len(self.x)):
             moves[k] = move = self.update(k, rng)
             if move.selected >= 0:
                 self.selected[k, move.selected] += 1
@@ -665,7 +655,7 @@ class CMTM:
         return np.array(positions), np.array(scales)
 
 
-def tuned_cmh(log_density, x, n, log_scales, rng, target=0.44, bounds=None, random_order=False):
+def tuned_cmh(log_density, x, n, log_scales, rng, target=0.44, bounds=None):
     """Make n sweeps of componentwise Metropolis that tune; return positions, and log σ after each.
 
     The steps are 1 in the first quarter; then log σ_k settles at the mean of the second half.
@@ -676,7 +666,7 @@ def tuned_cmh(log_density, x, n, log_scales, rng, target=0.44, bounds=None, rand
     log_p, positions, path = log_density(x), [], []
     for t in range(n):
         alphas = np.empty(len(x))
-        for k in order_of_sweep(len(x), random_order, rng):
+        for k in range(len(x)):
             scale = np.exp(log_scales[k])
             move = metropolis(log_density, x, log_p, k, scale, rng, by_exponential)
             x, log_p, alphas[k] = move.x, move.log_p, move.alpha

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from models import Counting, box
+from models import Counting
 from pytensor.graph import Apply, Op
 from pytensor.tensor.blockwise import Blockwise
 from runs import assert_same, messages, resume, sample
@@ -265,44 +265,6 @@ def test_what_pm_sample_calls_is_told(said, monkeypatch):
         say_what_a_draw_costs(step)
     before = f"Before the run the log-density was evaluated {TRIALS} times to see "
     assert sum(line.startswith(before) for line in said()) == 1
-    assert (
-        "PyMC calls the black box once more for each draw, for path, total, opposite, future; "
-        "pk.sample does not."
-    ) in said()
-
-
-def test_what_steps_of_pymc_call_is_told(said):
-    """Which nobody counts; of one step that moves all variables there is nothing to tell."""
-    op = Counting()
-    with pm.Model() as model:
-        x, y, k = pm.Normal("x", shape=2), pm.HalfNormal("y"), pm.Poisson("k", 1.0)
-        pm.Potential("p", op(x * y + k))
-    steps = pk.baselines.RWM([x], model=model), pk.baselines.RWM([x, y], model=model)
-    for step in steps:
-        say_what_a_draw_costs(step)
-    assert [line for line in said() if line.startswith("Other steps move")] == [
-        "Other steps move y_log__, k. Those of PyMC may call `Counting` in each of their moves, "
-        "once or more often; n_logp does not count this. Let RWM move y_log__, too.",
-        "Other steps move k. Those of PyMC may call `Counting` in each of their moves, once or "
-        "more often; n_logp does not count this.",
-    ]
-    before = op.count
-    with model:
-        pm.sample(
-            draws=5,
-            tune=5,
-            step=[steps[1], pm.Metropolis([k])],
-            chains=1,
-            cores=1,
-            random_seed=1,
-            progressbar=False,
-            compute_convergence_checks=False,
-        )
-    assert op.count > before + 10 * steps[1].steps_per_draw + 10
-    alone = pk.baselines.RWM(model=box()[1])
-    seen = len(said())
-    say_what_a_draw_costs(alone)
-    assert not any(line.startswith("Other steps") for line in said()[seen:])
 
 
 @pytest.mark.slow

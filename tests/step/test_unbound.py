@@ -9,7 +9,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from models import Blind, black_box, normal
-from pymc.step_methods import STEP_METHODS, CompoundStep
+from pymc.step_methods import CompoundStep
 from pytensor import wrap_py
 
 import pymc_kameleon as pk
@@ -187,44 +187,6 @@ def test_what_cannot_be_emulated_is_said_in_the_one_line_of_the_choice(caplog, m
 def test_there_is_no_choice_for_discrete_variables(mixed_model):
     with pytest.raises(ValueError, match=r"moves \['k'\], which are discrete. pm.sample"):
         pk.sample(model=mixed_model)
-
-
-# ---- in PyMC's list -------------------------------------------------------------------------
-
-
-def test_samplers_assigned_by_default_are_chosen_by_pm_sample(pair):
-    before = list(STEP_METHODS)
-    with (
-        pytest.raises(ZeroDivisionError),
-        pk.assign_by_default(pk.GAM),
-        pk.assign_by_default(pk.baselines.RWM),
-    ):
-        1 / (STEP_METHODS[:2] != [pk.baselines.RWM, pk.GAM])
-    assert list(STEP_METHODS) == before
-    with pk.assign_by_default(pk.baselines.RWM):
-        with pk.assign_by_default(pk.baselines.RWM):
-            pass
-        found = pm.sample(
-            draws=10, tune=10, chains=1, model=pair, rwm={"steps_per_draw": 3}, **QUIET
-        )
-    assert (found["sample_stats"]["n_logp"].values[0, 1:] == 3).all()
-    assert "diverging" not in found["sample_stats"]
-    with pytest.raises(
-        TypeError, match=r"assign_by_default takes the class of a sampler, .* not 'gam'"
-    ):
-        pk.assign_by_default("gam").__enter__()
-
-
-def test_samplers_assigned_by_default_take_what_suits_them(mixed_model):
-    """Discrete variables, and those without a gradient, are left to others."""
-    with pk.assign_by_default(pk.baselines.RWM), pk.assign_by_default(pk.baselines.MALA):
-        _, chosen = pm.sampling.mcmc.assign_step_methods(mixed_model)
-        assert {cls: [var.name for var in vars] for cls, vars in chosen.items()} == {
-            pk.baselines.MALA: ["a", "b_log__"],
-            pm.Metropolis: ["k"],
-        }
-        _, chosen = pm.sampling.mcmc.assign_step_methods(black_box(Blind()))
-        assert list(chosen) == [pk.baselines.RWM]
 
 
 def test_the_version_is_that_of_the_installed_package():

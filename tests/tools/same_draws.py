@@ -75,7 +75,6 @@ def of_averages():
     for name, step, options in (
         ("GAM", pk.GAM(), {}),
         ("GAM with control variates", pk.GAM(control_variates=True), {"draws": 500}),
-        ("GadMALA with control variates", pk.GadMALA(control_variates=True), {"draws": 500}),
         ("a surrogate", pk.SurrogateMetropolis(), {"chains": 4}),
         ("a dear one", pk.SurrogateMetropolis(expensive=True), {}),
     ):

@@ -27,10 +27,9 @@ from pymc_kameleon.step.options import checked_scaling_bounds
 
 
 class Parameters(NamedTuple):
-    """What tuning decides, and the order of a sweep."""
+    """What tuning decides."""
 
     log_scales: floats("d")  # log σ_k
-    random_order: bool
 
 
 class Tuning(NamedTuple):
@@ -45,7 +44,6 @@ class Tuning(NamedTuple):
 class Work(NamedTuple):
     """What the last sweep did."""
 
-    order: integers("d")
     accept_prob: floats("d")  # of each coordinate
 
 
@@ -103,8 +101,6 @@ class CMH(sweeps.Componentwise):
     ----------
     scaling : float or array, optional
         σ_k, one number or (d,), to be kept fixed. By default they are tuned.
-    order : {"systematic", "random"}, optional
-        Of the coordinates in a sweep: always the same (default), or a random permutation.
     scaling_bounds : (float, float), optional
         Least and largest σ_k; by default within a factor of 1e6 of where each starts.
     steps_per_draw : int, optional
@@ -141,14 +137,12 @@ class CMH(sweeps.Componentwise):
     stats = Stats
     algorithm = Algorithm(sweeps.sweep_by(move), adapt, nothing_derived, report)
 
-    def __init__(
-        self, vars=None, *, scaling=None, order="systematic", scaling_bounds=None, **common
-    ):
+    def __init__(self, vars=None, *, scaling=None, scaling_bounds=None, **common):
         log_bounds = checked_scaling_bounds(scaling_bounds)
         if scaling is not None and log_bounds is not None:
             raise ValueError("Give scaling, which is fixed, or scaling_bounds; not both.")
         self.settings = {"log_bounds": log_bounds}
-        super().__init__(vars, scaling=scaling, order=order, **common)
+        super().__init__(vars, scaling=scaling, **common)
 
     def _allocate(self, scales, n_tune):
         sizes, log_bounds = {"d": scales.size, "choices": 1}, self.settings["log_bounds"]
@@ -158,7 +152,7 @@ class CMH(sweeps.Componentwise):
             start = np.log(self._given_scales(scales.shape))
             log_bounds = start[:, None]
         log_scales, scale = ScaleTuning.start(self.target_accept, start, log_bounds)
-        parameters = Parameters(log_scales, self.settings["random_order"])
+        parameters = Parameters(log_scales)
         tuning = allocate(Tuning, sizes, n=n_tune, scale=scale, history=self._empty_history())
         return allocate(sweeps.State, sizes), parameters, tuning, allocate(Work, sizes)
 

@@ -47,7 +47,6 @@ class Parameters(NamedTuple):
     n_single: integers("d")  # single tries that replace the multiple one; 0 if it stays
     single: integers("d")  # … with the scale of this try
     alpha: float
-    random_order: bool
 
 
 class Tuning(NamedTuple):
@@ -70,7 +69,6 @@ class Tuning(NamedTuple):
 class Work(NamedTuple):
     """Scratch, and what the last sweep did."""
 
-    order: integers("d")
     choice: integers("d")  # s; -1 if all weights were 0
     before: floats("d", 2)  # x_k, and log π there
     tries: floats("d", "m")  # z_j
@@ -131,10 +129,7 @@ def log_weight(logp, distance, alpha):
 
 @jit
 def select(weights, rng):
-    """Draw an index with probability ∝ its weight, given by its logarithm; -1 if all are 0.
-
-    Returns the logarithm of their sum, too. `weights` become weights relative to the largest.
-    """
+    """Draw an index ∝ weights, given by logs; return it, -1 if all are 0, and log Σ w."""
     largest = -np.inf
     for weight in weights:
         largest = max(largest, weight)
@@ -194,12 +189,14 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     record(tuning.history, state.x)
     tuning.t[0] += 1
     t, every = tuning.t[0], tuning.adapt_every
+    # A ladder that changed at the end would be seen too shortly to decide on its tries.
+    is_late = tuning.fewer_tries and t > tuning.n - LEAST_OBSERVED
     if t <= tuning.n_shifting:
         if t % (SHIFT_EVERY * m) == 0:
             for k in range(d):
                 shift_ladder(parameters, tuning, k)
             count_anew(tuning)
-    elif every > 0 and (t - tuning.n_shifting) % every == 0 and not decides_soon(tuning):
+    elif every > 0 and (t - tuning.n_shifting) % every == 0 and not is_late:
         tuning.n_points[0] += 1
         r = tuning.n_points[0]
         if rng.random() < max(0.99 ** (r - 1.0), r**-0.5):
@@ -212,17 +209,8 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 
 
 @jit
-def decides_soon(tuning):
-    """Whether a ladder that changed now would be seen too shortly to decide on its tries."""
-    return tuning.fewer_tries and tuning.t[0] > tuning.n - LEAST_OBSERVED
-
-
-@jit
 def observe(state, tuning, work, k):
-    """Take down what the last multiple-try step of coordinate k shows.
-
-    Each of its tries tells what a single one with this scale would have moved, at no cost.
-    """
+    """Record the last step of coordinate k, and what single tries would have moved at no cost."""
     x, logp = work.before[k]
     alpha = 0.0
     for j in range(work.tries.shape[1]):
@@ -260,10 +248,7 @@ def shift_ladder(parameters, tuning, k):
 
 @jit
 def adapt_ladder(parameters, tuning, k):
-    """Double or halve σ_1 and σ_m if they are selected too often or too rarely.
-
-    They stay a factor of 2 apart, and the others are equidistant between them on the log scale.
-    """
+    """Double or halve σ_1 and σ_m if selected too often or rarely; others are log-equidistant."""
     ladder, bounds = parameters.ladders[k], tuning.bounds[k]
     m = ladder.size
     first, last = alarms(tuning.selected[k], tuning.widest[k])
@@ -333,10 +318,7 @@ class Stats(NamedTuple):
 
 @jit
 def report(state, parameters, stats):
-    """Report the ends of the ladders, and shares of tries selected and accepted.
-
-    Returns the geometric mean of all scales.
-    """
+    """Report ends of ladders, shares of tries; return the geometric mean of all scales."""
     d, m = parameters.ladders.shape
     n_sweeps = sum_of(state.tally[0, :, 0])  # the last choice is that of none
     sum_of_logs = 0.0
@@ -378,8 +360,6 @@ class CMTM(sweeps.Componentwise):
         After tuning, move a coordinate by single tries where these cost fewer evaluations and move
         it as far. By default, unless scales are given, with which all is as in the paper, or
         ``keep_adapting=True``.
-    order : {"systematic", "random"}, optional
-        Of the coordinates in a sweep: always the same (default), or a random permutation.
     scaling_bounds : (float, float), optional
         Least and largest σ; by default within a factor of 1e6 of where they start.
     steps_per_draw : int, optional
@@ -393,15 +373,11 @@ class CMTM(sweeps.Componentwise):
     -----
     At the r-th adaptation point, with probability :math:`\max(0.99^{r-1}, r^{-1/2})`, σ_m of each
     coordinate is doubled if it was selected too often, halved if too rarely, and σ_1 likewise.
-    Before, in the first half of tuning and unless ``scaling`` is given, the ladders are shifted to
-    where the chain is. The tries of tuning also tell how far single ones of each scale would have
-    moved, by which ``fewer_tries`` is decided at its end.
+    Before, unless ``scaling`` is given, the ladders are shifted to where the chain is. Statistics
+    are per coordinate, and have the sampler's name: docs/statistics.md.
 
-    Statistics are per coordinate, and have the sampler's name: docs/statistics.md.
-
-    Deviations from the paper: first scales from the log-density around the start, shifts, single
-    tries, references that cannot matter any more are not evaluated, and adaptation ends. See
-    docs/cmtm.md.
+    Deviations from the paper: first scales, shifts, single tries, references that cannot matter any
+    more are not evaluated, and adaptation ends. See docs/cmtm.md.
 
     References
     ----------
@@ -429,7 +405,6 @@ class CMTM(sweeps.Componentwise):
         adapt_every=200,
         scaling=None,
         fewer_tries=None,
-        order="systematic",
         scaling_bounds=None,
         **common,
     ):
@@ -454,7 +429,7 @@ class CMTM(sweeps.Componentwise):
             "fewer_tries": checked_bool("fewer_tries", fewer_tries),
             "bounds": None if log_bounds is None else np.exp(log_bounds),
         }
-        super().__init__(vars, scaling=scaling, order=order, **common)
+        super().__init__(vars, scaling=scaling, **common)
         if self.keep_adapting and not np.isfinite(self.configuration["region"]).all():
             raise ValueError(
                 "keep_adapting needs a region that bounds all variables sampled here: "
@@ -475,8 +450,7 @@ class CMTM(sweeps.Componentwise):
             bounds=bounds,
             history=self._empty_history(),
         )
-        options = {name: self.settings[name] for name in ("alpha", "random_order")}
-        parameters = allocate(Parameters, sizes, ladders=ladders, **options)
+        parameters = allocate(Parameters, sizes, ladders=ladders, alpha=self.settings["alpha"])
         return allocate(sweeps.State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _first_ladders(self, scales):

@@ -18,7 +18,6 @@ from pymc_kameleon.core.target import log_density_along
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.messages import some
 from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS
-from pymc_kameleon.step.options import checked_choice
 
 
 class State(NamedTuple):
@@ -38,18 +37,15 @@ def sweep_by(move):
 
     `move` maps (target, state, parameters, k, work, rng) to (choice, accept_prob, share accepted),
     and leaves the target where the chain is. The choice is a row of ``state.tally[k]``: the try
-    that was selected; -1, thus the last row, may stand for none. The parameters have a field
-    `random_order`, and the work has `order` (d,).
+    that was selected; -1, thus the last row, may stand for none.
     """
 
     @jit
     def transition(target, state, parameters, work, rng):
         d = state.x.size
         copy(state.x, target.point)
-        arrange(work.order, parameters.random_order, rng)
         sum_accept_prob, sum_accepted = 0.0, 0.0
-        for i in range(d):
-            k = work.order[i]
+        for k in range(d):
             choice, accept_prob, accepted = move(target, state, parameters, k, work, rng)
             state.tally[k, choice, 0] += 1.0
             state.tally[k, choice, 1] += accepted
@@ -59,17 +55,6 @@ def sweep_by(move):
         return sum_accept_prob / d, sum_accepted / d
 
     return transition
-
-
-@jit
-def arrange(order, at_random, rng):
-    """Decide on the order of the coordinates."""
-    for i in range(order.size):
-        order[i] = i
-    if at_random:
-        for i in range(order.size - 1, 0, -1):
-            j = int(rng.random() * (i + 1))
-            order[i], order[j] = order[j], order[i]
 
 
 @jit
@@ -102,9 +87,8 @@ class Componentwise(KameleonStep):
     """Sweeps per independent draw of a normal, times the least eigenvalue of its precision matrix
     scaled to a diagonal of 1; measured for correlations from 0.5 to 0.95."""
 
-    def __init__(self, vars=None, *, scaling, order, **common):
-        checked_choice("order", order, ("systematic", "random"))
-        self.settings |= {"scaling": checked_scaling(scaling), "random_order": order == "random"}
+    def __init__(self, vars=None, *, scaling, **common):
+        self.settings |= {"scaling": checked_scaling(scaling)}
         super().__init__(vars, **common)
 
     def _given_scales(self, shape):
@@ -121,10 +105,7 @@ class Componentwise(KameleonStep):
         return History.empty(max(400, 40 * self._d), self._d)
 
     def _stat_name(self, field):
-        """Name the sampler, and the variables too, unless these are all continuous ones.
-
-        Two steps must not share a name: PyMC would try to stack arrays of different shapes.
-        """
+        """Name the sampler, and its variables if others move more: PyMC stacks equal names."""
         names = [] if self._moves_all_continuous() else self.var_names
         return "_".join([self.name, field, *names])
 
@@ -148,10 +129,7 @@ MANY_SWEEPS = 20
 
 
 def explain_idle(step, idle):
-    """Name the coordinates that have not moved for `idle` (d,) sweeps, if that is long.
-
-    If none moves at all, that is said for all samplers.
-    """
+    """Name the coordinates that have not moved for long; `idle` (d,) counts their sweeps."""
     n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * step.monitor.draws * step.steps_per_draw))
     names = [name for name, i in zip(step.layout.coordinates(), idle, strict=True) if i > n]
     if not names or not step.monitor.accepted:
@@ -163,11 +141,7 @@ def explain_idle(step, idle):
 
 
 def explain_correlation(points, names, sweeps_per_draw):
-    """Warn if the past (n, d) shows correlations that moves along the axes cannot follow.
-
-    `sweeps_per_draw` are what an independent draw of a normal takes, times the least eigenvalue of
-    its precision matrix scaled to a diagonal of 1.
-    """
+    """Warn if the past (n, d) shows correlations that moves along the axes cannot follow."""
     d = len(names)
     if d == 1 or len(points) < max(100, 10 * d) or not (np.ptp(points, axis=0) > 0).all():
         return ""

@@ -5,14 +5,11 @@ The model's graph is cut at its black boxes (model/simulators.py). Its parts sha
     y (Q) | x (P) | ȳ (Q) | x̄ (P) | z̄ (d),
 
 of inputs x and outputs y of black boxes, and derivatives of log s by y, x and the coordinates z.
-First all x and y are computed, level by level where one box feeds another, then the log-density
-given y, and then, backwards, the derivatives.
-
 Beyond what was evaluated an emulator knows nothing. There s falls as a normal does:
 
     log s(u) = log π(z, y(x(z))) − ½ max(0, |u| − r)²,   z = μ + Lu
 
-Where modes mirror one another, |u| is that of z or of the image of z which is nearest to μ.
+Where modes mirror one another, |u| is that of the image of z which is nearest to μ.
 
 Symbols: u the coordinates (d,) in which s is about standard normal, μ, L their mean and factor, r
 the radius within which s is as the model says.
@@ -111,10 +108,7 @@ def log_emulated(target, emulated, u, gradient, scratch):
 
 @jit
 def distance_from_home(target, emulated, u, scratch):
-    """Return |u|, or that of the nearest image of target.point; write its gradient, times itself.
-
-    Of an image v = L⁻¹(Gz − μ) that is LᵀGᵀL⁻ᵀv.
-    """
+    """Return |u| of the nearest image of target.point; write its gradient in u, times itself."""
     mirrors, factor, d = emulated.mirrors, emulated.factor, u.size
     copy(u, scratch.outward)
     least = squared_norm(u)

@@ -1,16 +1,11 @@
 """The fit of a box's emulator to its evaluations, by a Gaussian process.
 
-All outputs have one kernel k, so that a prediction is k(x, X) α with α = K⁻¹ Y, and their scales do
-not matter. Inputs are scaled by their sds at good points. Directions among them count by how much
-they move the outputs, in units of the noise that the model has in these: of 25 coefficients of a
-field, a few do. Points far below the best one have larger noise, as errors there matter less.
-
-What cannot be known beforehand, trends, lengths and noise, is chosen by leave-one-out errors, which
-a Gaussian process gives in closed form [RW, section 5.4.2]. Logarithms are not: which are better
-shows in errors on points that a fit has not seen, so each variant is fitted and scored.
-
-The compiled emulator takes as long as it has outputs. Where few of their directions, in units of
-noise, hold all that the points show, it has those alone, and outputs are made of them.
+All outputs have one kernel k, so that a prediction is k(x, X) α with α = K⁻¹ Y. Directions among
+the inputs count by how much they move the outputs, in units of the noise that the model has in
+these. Points far below the best one have larger noise, as errors there matter less. Trends, lengths
+and noise are chosen by leave-one-out errors [RW, section 5.4.2]; logarithms by errors on points
+that a fit has not seen. Where few directions of the outputs hold all that the points show, the
+compiled emulator has those alone.
 
 Sources: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), here [RW]; Conti &
 O'Hagan, Journal of Statistical Planning and Inference 140 (2010), 640: one kernel for all outputs;
@@ -18,16 +13,18 @@ Constantine, Active Subspaces (2015).
 
 Symbols, besides those of ``gaussian_process``: Δ how far log π is below the best; d the dimension
 of the model; ω the weights of points; W² the curvature of −log π in the outputs; K the kernel of
-the points, with noise τ; v the scaled inputs; M the mean of JᵀW²J, its largest eigenvalue 1, with
-J the derivatives of the outputs in v; s and ε the rates of the kernel along directions that move
-the outputs most and not at all, u = s R v with R² = (M^γ + ε) / (1 + ε); B a basis of r directions
-of outputs.
+the points, with noise τ; v the scaled inputs; M the mean of JᵀW²J, its largest eigenvalue 1, with J
+the derivatives of the outputs in v; s and ε the rates of the kernel along directions that move the
+outputs most and not at all, u = s R v with R² = (M^γ + ε) / (1 + ε); B a basis of r directions of
+outputs.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack, svd
+
+from pymc_kameleon.samplers.surrogate.fit import squared_distances
 
 LEVELS = {
     "rate": tuple(2.0 ** (k / 2) for k in range(-12, 6)),
@@ -151,8 +148,8 @@ class Fit(NamedTuple):
     def reduced(self):
         """Return B (r, q) and what is left of m (q,), b (r, p) and α (n, r).
 
-        At the points, what is left out is at most `LEAST_ERROR` units of noise: root mean square,
-        by ω. B is empty, and all else as it is, unless it saves some of the products.
+        What is left out is at most `LEAST_ERROR` units of noise; B is empty unless it saves
+        products.
         """
         n, q = self.weights.shape
         t = nearness(squared_distances(self.u, self.u)) ** 2 @ self.weights + self.u @ self.slopes.T
@@ -175,33 +172,13 @@ class Fit(NamedTuple):
 
 
 def fit_box(x, y, drop, d, curvature, variant=(False, False), start=None, m=900, look="next"):
-    """Fit the emulator of a box.
+    """Fit the emulator of a box to its calls; return a Fit, None without a finite row.
 
-    Parameters
-    ----------
-    x : (N, p) float64
-        Inputs, a row for each application of each evaluation, the newest last.
-    y : (N, q) float64
-        Outputs. Rows with numbers that are not finite are left out, and those far from all.
-    drop : (N,) float64
-        Δ: how far the log-density is below the best, zero where that is not much.
-    d : int
-        Dimension of the model.
-    curvature : (q,) float64
-        W²: of −log π in the outputs, at the best point; what is negative counts as zero.
-    variant : (bool, bool)
-        Whether to take logarithms of inputs, and of outputs: of all that `have_logarithms`.
-    start : Hyper, optional
-        What was chosen last, where the choice begins. Without it all levels are looked at.
-    m : int
-        Rows at most. The best ones are taken, and the newest of those that are as good.
-    look : {"next", "all", "none"}
-        At which levels to look: those next to the start, all of them, or none besides the start.
-
-    Returns
-    -------
-    fit : Fit or None
-        None without a finite row.
+    `x` (N, p) and `y` (N, q) have a row for each application of each evaluation, the newest last;
+    the best `m` of those that are finite count. `drop` (N,) is Δ, zero where that is not much;
+    `curvature` (q,) is W² at the best point; `variant` is whether to take logarithms of inputs, and
+    of outputs. The choice begins at `start`, the last one, and looks at the "next" levels, "all" or
+    "none".
     """
     x, y, drop = _rows(x, y, np.where(drop < FARTHEST * d, drop, np.nan), m)
     if len(x) == 0:
@@ -254,8 +231,8 @@ class Uncertainty(NamedTuple):
 def uncertainty(fit, x, y, drop, d, m):
     """Return the Uncertainty of a fit to these calls, the arguments as of `fit_box`.
 
-    The kernel's own variance is not known. So errors are as large, relative to the standard
-    deviations that the kernel gives, as they are of points that are left out [RW, section 5.4.2].
+    Errors are as large, in the kernel's standard deviations, as of points left out [RW, section
+    5.4.2].
     """
     _, _, drop = _rows(x, y, np.where(drop < FARTHEST * d, drop, np.nan), m)
     noise = fit.hyper.value("noise")
@@ -427,10 +404,7 @@ def nearness(distances):
 
 
 def scales(columns, omega):
-    """Return the weighted means of columns, and sds; zero for those that do not vary.
-
-    Inputs are not whitened: along the wide directions of correlated ones, simulators are bent most.
-    """
+    """Return weighted means and sds of columns, zero if they do not vary; nothing is whitened."""
     mean = omega @ columns
     varies = np.ptp(columns, axis=0) > NO_CHANGE * np.abs(columns).max(axis=0)
     deviations = columns - mean
@@ -450,9 +424,3 @@ def transformed(columns, are_logarithms):
     logarithms = np.full(columns.shape, np.nan)
     np.log(columns, out=logarithms, where=columns > 0)
     return np.where(are_logarithms, logarithms, columns)
-
-
-def squared_distances(a, b):
-    """Return |a_i − b_j|² of rows."""
-    squares = np.sum(a * a, axis=1)[:, None] + np.sum(b * b, axis=1)
-    return np.maximum(squares - 2 * a @ b.T, 0.0)

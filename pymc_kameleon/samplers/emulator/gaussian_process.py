@@ -5,15 +5,11 @@
 
 Symbols: x (p,) and y (q,) the inputs and outputs of a box; g and h the identity, or logarithm and
 exponential, by coordinate; u the inputs of the kernel, in its own lengths; u_i those of the n
-points that it was fitted to; α their weights. The fit has one kernel, which has a constant and a
-linear part, too. They are summed over the points once, in m and b: so the large terms of that sum
-are not rounded at each prediction.
-
-The kernel is a rational quadratic one of index 2. It predicted simulators as well as a squared
-exponential one, and needs no exponentials: so all loops over points are vectorised.
-
-Hundreds of outputs, as those of a time series, move together. So a box may have a *basis* B of r of
-their directions: b and α are then those of r numbers τ, and t = m + Bτ.
+points that it was fitted to; α their weights. The kernel's constant and linear part are summed over
+the points once, in m and b, so that they are not rounded at each prediction. The rational quadratic
+kernel of index 2 needs no exponentials, so that all loops over points are vectorised. Hundreds of
+outputs move together: a box may have a *basis* B of r of their directions; b and α are then those
+of r numbers τ, and t = m + Bτ.
 
 A bar is the derivative of a number with respect to what it stands on, as ȳ of log π in y.
 """
@@ -94,11 +90,7 @@ class Scratch(NamedTuple):
 
 @jit(inlined=False)
 def emulate(structure, emulator, k, x, y, scratch):
-    """Write the outputs of application k into `y`, from `x`; both hold those of all applications.
-
-    The outputs are NaN where an input is not positive whose logarithm is taken. Those of a box
-    without points are its means.
-    """
+    """Write the outputs of application k into `y`, from `x`; both are of all applications."""
     box, at_x = structure.applications[k, 0], structure.applications[k, 1]
     at_y, at_q = structure.applications[k, 2], structure.output_places[box]
     p, q = structure.boxes[box, 0], structure.boxes[box, 1]

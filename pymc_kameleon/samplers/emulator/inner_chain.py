@@ -3,15 +3,10 @@
 Source: Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo (2011).
 
 Each transition draws a momentum, a length of the leap, ε times 0.7 to 1.3, and a number of leaps, 1
-to `most_leaps`, and accepts where they lead by the change of log s − ½|p|². Where modes mirror one
-another, some transitions go to the image of z under one of the maps G instead, and accept by the
-change of log s: G is its own inverse, and keeps volumes. So a transition is reversible with respect
-to s, and so are any number of them.
-
-The chain stops after every M transitions, R times, and leads to one of its stops, drawn beforehand.
-So its kernel is a mixture, of M, 2M, …, RM transitions, and all stops have on average the
-distribution of the one that it leads to. They come along the same chain, at no more than twice the
-cost of that one.
+to `most_leaps`. Where modes mirror one another, some go to the image of z under a map G instead: G
+is its own inverse, and keeps volumes. So each is reversible with respect to s. The chain stops
+after every M transitions, R times, and leads to one of its stops, drawn beforehand, so that all
+stops have on average the distribution of the one that it leads to.
 
 Symbols: as in density.py; p the momentum (d,), ε the leap, R the stops.
 """
@@ -55,10 +50,7 @@ class Trajectory(NamedTuple):
 
 @jit(inlined=False)
 def hamiltonian_step(target, emulated, at, log_s, rng):
-    """Move at.u by one transition; return log s there, and the acceptance probability.
-
-    That is NaN of one to a mirror image.
-    """
+    """Move at.u by one transition; return log s there, and α, which is NaN for a mirror image."""
     d, n_mirrors = at.u.size, emulated.mirrors.n_maps[0]
     if n_mirrors > 0 and rng.random() < MIRROR_SHARE:
         return mirror_step(target, emulated, at, log_s, rng), np.nan
@@ -117,15 +109,7 @@ def run_inner_chain(target, emulated, at, log_s, rng):
 
 
 class EmulatedDensity:
-    """Log s and chains on it, as functions of points z (n, d), in arrays of their own.
-
-    Parameters
-    ----------
-    target : Target
-        Of a step, at whose point the variables of other steps are.
-    emulated : Emulated
-        It may change meanwhile.
-    """
+    """Log s and chains on it, as functions of points z (n, d), in arrays of their own."""
 
     def __init__(self, target, emulated):
         self.emulated, self.n_evaluated = emulated, 0
@@ -158,12 +142,7 @@ class EmulatedDensity:
     def chains(self, z, n, rng):
         """Run n transitions of Hamiltonian Monte Carlo from each point z (k, d).
 
-        Returns
-        -------
-        places : (n, k, d) float64
-            Where they come, in z.
-        log_s, accept_prob : (n, k) float64
-            The latter NaN of transitions to a mirror image.
+        Return places (n, k, d) in z, and log s and α (n, k), which is NaN of a mirror image.
         """
         u = np.ascontiguousarray(self.u_of(z))
         places = np.empty((n, *u.shape))

@@ -135,12 +135,7 @@ def best_of(step):
 def learn_emulator(chains, rng, is_last=False, modes=()):
     """Let chains fit emulators to what all have evaluated, and learn the shape of s.
 
-    Where there are several `modes` (k, d), chains on s begin in each.
-
-    Returns
-    -------
-    draws : (n, d) float64
-        Of s, about.
+    Where there are several `modes` (k, d), chains on s begin in each. Return draws of s.
     """
     first = chains[0]
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
@@ -174,8 +169,8 @@ def learn_from(chains, rng):
 def look_into_tails(chains, draws, rng):
     """Let each chain evaluate a point in a tail next, and stay where it is.
 
-    Few moves come there, and where s is too low a chain would be stuck later. The points are draws
-    of s, moved away from its mean, where log s is not much lower than usual.
+    Where s is too low a chain would be stuck later. The points are draws of s, moved away from its
+    mean.
     """
     first = chains[0]
     emulated = first.parameters.emulated
@@ -191,11 +186,7 @@ def look_into_tails(chains, draws, rng):
 
 
 def take_shares(chains, rng=None):
-    """Settle how often moves are by the emulator, by what such moves have been worth.
-
-    Where it does not predict, the chains learn a surrogate of the log-density, too, as those of
-    SurrogateMetropolis do.
-    """
+    """Settle how often moves are by the emulator; if that is poor, learn a surrogate as well."""
     choices, worth = chains[0].tuning.choices, sum(chain.tuning.worth for chain in chains)
     doubtful = choices.n_judged[0] >= ENOUGH_JUDGED
     share = EMULATED_SHARE
@@ -209,11 +200,6 @@ def take_shares(chains, rng=None):
             chain.tuning.worth[:] /= 2
     for chain in chains:
         chain.parameters.emulated_share[0] = share
-
-
-def distrust(choices):
-    """Let the emulator prove itself before most moves are by it."""
-    choices.n_judged[0] = ENOUGH_JUDGED
 
 
 def share_by_worth(worth):
@@ -319,20 +305,17 @@ def contenders(scores, variants):
 
 
 def best_variant(scores, fits):
-    """Return the variant of the least mean error.
-
-    Of several that are about as good, that of the least leave-one-out error.
-    """
+    """Return the variant of the least mean error; of about as good ones, by leave-one-out error."""
     errors = mean_errors(scores, fits)
     limit = SAME_SCORE * min(errors.values())
     return min((k for k in fits if errors[k] <= limit), key=lambda k: fits[k].error)
 
 
 def unpredicted(density, log_density, known, n):
-    """Return how far the last n outputs are from those that s predicts, relative to their changes.
+    """Return the median error of the last n outputs, in units of noise.
 
-    That is in units of noise, relative to how far they are from those of the best point, and the
-    median of the points. So no scale of the noise changes it.
+    It is relative to how far they are from the outputs of the best point, so that no scale of the
+    noise changes it.
     """
     weights = np.sqrt(curvatures(log_density, known))
     y, best = known.y[-n:], known.y[np.argmax(np.nan_to_num(known.logp, nan=-np.inf))]
@@ -355,8 +338,7 @@ def drops(logp, d):
 def curvatures(log_density, known):
     """Return −∂²log π/∂y² (Q,) at the best point; the squared slope where that vanishes.
 
-    All outputs change at once, by random signs: that is exact if they are independent in the
-    log-density, and has the right mean if they are not.
+    All outputs change at once, by random signs, which has the right mean.
     """
     best = np.argmax(np.where(np.isfinite(known.logp), known.logp, -np.inf))
     y, rng = known.y[best], np.random.default_rng(0)
@@ -372,11 +354,7 @@ def curvatures(log_density, known):
 
 
 def misfit(log_density, known):
-    """Return how far the best point's outputs are from those that fit best: χ², and of how many.
-
-    χ² is the sum of g²/c, by slopes g and curvatures c of −log π in the outputs. Where the noise is
-    unknown, it adapts, and χ² is about the number of outputs.
-    """
+    """Return χ² of the best point's outputs, against those that fit best, and their number."""
     best = np.argmax(np.where(np.isfinite(known.logp), known.logp, -np.inf))
     point = whole_points(log_density, known.z[best][None])
     slopes, _ = log_density.gradients_given(point, known.y[best][None])
@@ -386,10 +364,7 @@ def misfit(log_density, known):
 
 
 class BoxCalls:
-    """What one black box was given and has returned: a row for each of its applications.
-
-    Before these are calls of earlier runs.
-    """
+    """What one black box was given and has returned, by application; earlier runs' calls first."""
 
     def __init__(self, structure, b, known, drop, curvature, d, most, earlier):
         p, q = structure.boxes[b]
@@ -440,8 +415,8 @@ def _rows_of(values, parts):
 def earlier_calls(reused, structure, b, log_density, known):
     """Return x (n, p), y (n, q) and log π (n,) of calls of a box that were taken up.
 
-    In the new model nobody knows how good they are. So log π is that of the best evaluation, with
-    the outputs of one application replaced by these: of that where it is highest.
+    log π is that of the best evaluation with the outputs of one application replaced, at its
+    highest.
     """
     p, q = structure.boxes[b]
     rows = reused[reused[:, 0] == b] if reused.size else reused
@@ -512,7 +487,8 @@ def learn_shape(density, choices, known, starts, lengths, rng):
             part, _, accept_prob = density.chains(z, 10, rng)
             z = part[-1]
             places.append(part)
-            tune_leap(emulated, mean_of_leaps(accept_prob))
+            of_leaps = accept_prob[~np.isnan(accept_prob)]  # not of mirror images
+            tune_leap(emulated, np.mean(of_leaps) if of_leaps.size else TARGET_ACCEPT)
         places = np.concatenate(places)
         sample = places[len(places) // 3 :].reshape(-1, d)
         change_shape(
@@ -529,10 +505,7 @@ def learn_shape(density, choices, known, starts, lengths, rng):
 
 
 def explore(density, choices, z, root, rng):
-    """Return draws of s, about, by chains that begin at its maximum z.
-
-    `root` is a factor of the curvature of −log s there.
-    """
+    """Return draws of s, about, by chains from its maximum z; `root` is of the curvature there."""
     emulated, d = density.emulated, z.size
     emulated.mean[:] = z
     emulated.factor[:] = cholesky(np.linalg.inv(root @ root.T))
@@ -543,10 +516,7 @@ def explore(density, choices, z, root, rng):
 
 
 def starting_points(known, states, top, rng):
-    """Return points where chains on s begin: the chains' states, and good evaluations.
-
-    These are not above `top` (d,), where the way has ended: it looked there, and lost mass.
-    """
+    """Return where chains on s begin: their states, and good evaluations below the `top`."""
     highest = known.logp[(known.z == top).all(axis=1)].max(initial=-np.inf)
     is_good = drops(known.logp, states.shape[1]) == 0
     good = np.flatnonzero(is_good & ((known.logp <= highest) | (highest == -np.inf)))
@@ -556,12 +526,6 @@ def starting_points(known, states, top, rng):
     n = min(N_CHAINS, np.count_nonzero(weights > 1e-6))
     chosen = rng.choice(good, n, replace=False, p=weights / weights.sum())
     return np.concatenate([states, known.z[chosen]])
-
-
-def mean_of_leaps(accept_prob):
-    """Return the mean acceptance probability of transitions (n,) that were no mirror images."""
-    of_leaps = accept_prob[~np.isnan(accept_prob)]
-    return np.mean(of_leaps) if of_leaps.size else TARGET_ACCEPT
 
 
 def tune_leap(emulated, accept_prob):

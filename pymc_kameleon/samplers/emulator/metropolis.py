@@ -1,17 +1,7 @@
 """EmulatorMetropolis: moves on the posterior with an emulated simulator, accepted by the true one.
 
-Sources: Christen & Fox, "Markov chain Monte Carlo using an approximation", Journal of Computational
-and Graphical Statistics 14 (2005), here [CF]; Conti & O'Hagan, "Bayesian emulation of complex
-multi-output and dynamic computer models", Journal of Statistical Planning and Inference 140 (2010);
-Neal, "MCMC using Hamiltonian dynamics" (2011), for the inner chain.
-
-A model's log-density is known, but for its black boxes. So these alone are emulated, and log s is
-the model's log-density with the emulators in it (density.py). An inner chain of Hamiltonian Monte
-Carlo on s leads from x to y (inner_chain.py), for one evaluation of π, and
-
-    α = min(1, π(y) s(x) / (π(x) s(y))).
-
-Moves of SurrogateMetropolis remain, for where s is wrong.
+An inner chain on s, the model's posterior with emulated black boxes, leads from x to y. Moves of
+SurrogateMetropolis remain, for where s is wrong.
 
 Symbols: as in surrogate/metropolis.py; s the emulated posterior, not normalised.
 """
@@ -39,7 +29,7 @@ from pymc_kameleon.samplers.emulator.density import (
     call_part,
     log_emulated,
 )
-from pymc_kameleon.samplers.emulator.evaluations import dataset_of
+from pymc_kameleon.samplers.emulator.evaluations import dataset_of, nothing_reused, reused_by
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
 from pymc_kameleon.samplers.emulator.inner_chain import (
     Trajectory,
@@ -48,7 +38,6 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     run_inner_chain,
 )
 from pymc_kameleon.samplers.emulator.mirrors import MANY, MOST_MODES
-from pymc_kameleon.samplers.emulator.reuse import nothing_reused, reused_by
 from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, MOST_ERROR, SearchByEmulator
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.active.search import LOW
@@ -57,7 +46,7 @@ from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
-from pymc_kameleon.samplers.symmetries import likely_symmetries, middles
+from pymc_kameleon.samplers.symmetries import likely_symmetries
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import check_names
@@ -192,10 +181,7 @@ def move_by_emulator(target, state, parameters, work, rng):
 
 @jit
 def accept_end(target, state, parameters, work, log_s, log_s_end, rng):
-    """Evaluate the end of the inner chain, unless nothing moved, and accept or reject it.
-
-    By log π(y) − log π(x) + log s(x) − log s(y). Where s(x) is 0, no chain can begin.
-    """
+    """Evaluate the inner chain's end if it moved; accept by π(y)s(x)/π(x)s(y), if s(x) > 0."""
     moved = False
     for i in range(state.x.size):
         moved |= work.end[i] != work.origin[i]
@@ -246,17 +232,14 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     return unchanged
 
 
-class Kept(NamedTuple):
-    """What is kept of each draw: its last move, and the call that it took."""
-
-    start: floats("d")
-    end: floats("d")
-    end_logp: floats(1)
-    accept_prob: floats(1)  # NaN unless it was by the emulator, or by the surrogate without one
-    end_log_s: floats(1)  # NaN unless it was by the emulator
-    others: floats("stops", "d")
-    inputs: floats("P")
-    outputs: floats("Q")
+Kept = extended(
+    "Kept",
+    surrogate.Kept,
+    end_log_s=floats(1),  # NaN unless it was by the emulator
+    others=floats("stops", "d"),
+    inputs=floats("P"),
+    outputs=floats("Q"),
+)
 
 
 class Stats(NamedTuple):
@@ -464,7 +447,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
     def _notes(self):
         mirrors, looked = self.parameters.emulated.mirrors, self.tuning.choices.looked
         return [
-            problems.explain_mirrors(mirrors, self._names_of_parameters, middles(self)),
+            problems.explain_mirrors(mirrors, self._names_of_parameters),
             problems.explain_no_look(self._n_mirrors == 0 or looked[0]),
         ]
 
@@ -567,7 +550,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         super()._find_posterior(q, logp)
         self.tuning = self.tuning._replace(reused=before.reused)
         copy_arrays(before, self.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
-        learning.distrust(self.tuning.choices)
+        self.tuning.choices.n_judged[0] = learning.ENOUGH_JUDGED  # it has to prove itself
         emulated, middle = self.parameters.emulated, self.tuning.middle
         emulated.mean[:], emulated.factor[:] = middle, self.tuning.home_factor
         z = self.rng.standard_normal((N_GUIDED - 1, self._d))

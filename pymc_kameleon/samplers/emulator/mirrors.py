@@ -1,15 +1,11 @@
 """A look for modes that mirror the one found: parameters have changed places, or a sign.
 
-Two rates of a simulator can be exchangeable. Then the posterior has a second mode, of which the
-emulator knows nothing, and no climb comes there. So a few images of the best place are evaluated,
-under maps that models often are symmetric under (samplers/symmetries.py): those whose log-density
-would be as high if the black boxes returned the same there. That takes no evaluation to know, as
-the rest of the model is known. If two images have the same outputs, their product is tried, too.
-
-Where they do return the same, and the place is another mode, nothing more has to be learned: the
-emulator is fitted to the images of all evaluations, too. If that holds for the best place alone, s
-is wrong, which moves correct, as always. Where they do not, and the place is good all the same, a
-climb begins there. In both cases the chain on s goes to images from then on (inner_chain.py).
+No climb comes to such a mode. So a few images of the best place are evaluated, under maps that
+models often are symmetric under: those whose log-density would be as high if the black boxes
+returned the same there. If two images have the same outputs, their product is tried, too. Where
+they do return the same, the emulator is fitted to the images of all evaluations, too. Where they do
+not, and the place is good all the same, a climb begins there. In both cases the chain on s goes to
+images from then on (inner_chain.py).
 
 Symbols: G a map; as in way.py.
 """
@@ -35,24 +31,14 @@ SAME = 0.1
 
 
 class Images:
-    """What a search asks of images, and where it keeps the maps that it has found.
-
-    Parameters
-    ----------
-    step : EmulatorMetropolis
-        Of the search.
-    """
+    """What the search of a step asks of images, and where it keeps the maps that it has found."""
 
     def __init__(self, step):
         self._step, self._outputs = step, None  # those of the place whose images are asked for
         self._others = None
 
     def likely(self, z, least, maps=None):
-        """Return maps under which log π of z (d,) falls no more, if the outputs stay as they are.
-
-        Of these, or all. Those that change it least come first. Where z was evaluated is known, or
-        there are none.
-        """
+        """Return maps under which log π of z hardly falls if outputs stay, least change first."""
         step = self._step
         maps = likely_symmetries(step) if maps is None else maps
         known = learning.evaluations_of([step])
@@ -72,11 +58,7 @@ class Images:
         return self._distances(known, self._outputs)[-n:] < SAME
 
     def other_places(self):
-        """Return two places of some mass (k, d), whose outputs are kept for `agree`.
-
-        They are the one whose outputs are farthest from those of the place whose images are asked
-        for, and one in between.
-        """
+        """Return two good places (k, d) with other outputs, which are kept for `agree`."""
         known = learning.evaluations_of([self._step])
         good = np.flatnonzero(known.logp > known.logp.max() - LOW[0] - LOW[1] * known.z.shape[1])
         order = good[np.argsort(self._distances(known, self._outputs)[good])]
@@ -95,8 +77,7 @@ class Images:
     def products(self, maps):
         """Return products of two maps whose images, evaluated last, have the same other outputs.
 
-        If G₁z and G₂z have them, a map between these is G₁G₂. So where amplitudes are to be
-        exchanged along with rates, exchanges of each alone tell.
+        So where amplitudes are to be exchanged along with rates, exchanges of each alone tell.
         """
         known, found = learning.evaluations_of([self._step]), {}
         differ = ~self.are_same(len(maps))
@@ -114,10 +95,7 @@ class Images:
         return np.linalg.norm(weights * (known.y - y), axis=1)
 
     def keep(self, same, others):
-        """Let chains on s go by these maps; under the first ones, outputs are the same.
-
-        Those are left out that would make more images than there is room for.
-        """
+        """Let chains on s go by these maps, as many as fit; outputs are equal under the `same`."""
         mirrors = self._step.parameters.emulated.mirrors
         most, n_same, maps, products = len(mirrors.maps), 0, [], []
         for k, one in enumerate([*same, *others]):

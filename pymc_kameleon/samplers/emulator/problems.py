@@ -1,13 +1,12 @@
 """What EmulatorMetropolis says: what is emulated, and where that does not come to predict."""
 
 import logging
-from itertools import combinations
+from itertools import compress
 
 import numpy as np
 
 from pymc_kameleon.samplers.emulator.learning import ENOUGH_JUDGED, LEAST_WORTH
 from pymc_kameleon.samplers.surrogate.learning import mean_worth
-from pymc_kameleon.samplers.symmetries import MIDDLES
 from pymc_kameleon.step.messages import counted, some
 
 _log = logging.getLogger("pymc_kameleon")
@@ -32,9 +31,9 @@ def say_what_is_emulated(log_density, initial_point):
         )
 
 
-def explain_mirrors(mirrors, names, middles):
+def explain_mirrors(mirrors, names):
     """Say what can be exchanged, or reversed, where modes mirror one another."""
-    changes = [in_words(one, names, middles) for one in mirrors.maps[: mirrors.n_maps[0]]]
+    changes = [in_words(one, names) for one in mirrors.maps[: mirrors.n_maps[0]]]
     if not changes:
         return ""
     return (
@@ -55,20 +54,16 @@ def explain_no_look(has_looked):
     )
 
 
-def in_words(matrix, names, middles):
-    """Return what a map (d, d) does to coordinates of these names, reversed about `middles`."""
-    moved = np.flatnonzero((matrix != np.eye(len(matrix))).any(axis=1))
-    is_pair, is_reversed = np.abs(matrix) == 1, matrix.sum(axis=1) == -1
-    pairs = [f"{names[i]} and {names[j]}" for i, j in combinations(moved, 2) if is_pair[i, j]]
-    signs, weights = (
-        [names[i] for i in moved if is_reversed[i] and middles[i] == m] for m in MIDDLES
+def in_words(matrix, names):
+    """Return what a map (d, d) does to coordinates of these names."""
+    moves = (matrix != np.eye(len(matrix))).any(axis=1)
+    is_reversed = moves & (matrix.sum(axis=1) == -1)
+    changes = {"change places": moves & ~is_reversed, "be reversed": is_reversed}
+    return ", and ".join(
+        f"{' and '.join(compress(names, own))} can {what}"
+        for what, own in changes.items()
+        if own.any()
     )
-    changes = [f"{', '.join(pairs)} can change places"] if pairs else []
-    changes += [f"{some(signs)} can change sign"] if signs else []
-    changes += [f"{name} can become 1 − {name}" for name in weights]
-    if len(changes) > 1:
-        return f"{', and '.join(changes)}, at once"
-    return changes[0] if changes else f"{some([names[i] for i in moved])} can change places"
 
 
 def explain_worth(worth, choices, names):

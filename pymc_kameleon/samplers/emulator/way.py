@@ -1,31 +1,21 @@
 """The way to the posterior with an emulator: Gauss–Newton without derivatives, in batches.
 
-The likelihood's curvature is known as soon as the outputs' slopes are, which takes one evaluation
-for each input. So first some points around the start are evaluated. Then, round by round, the
-emulator is fitted, and points are evaluated that maximise the emulated log-density within a trust
-region around the best point:
+First some points around the start are evaluated. Then, round by round, the emulator is fitted, and
+points are evaluated that maximise the emulated log-density within a trust region:
 
     maximise log s(z) − |(z − z_best)/sd|²/2r²   for r = ρ/6, ρ/2.5, ρ, 3ρ
 
 and near each of these maxima a draw of the normal there. ρ becomes the r that won, or falls. Where
-evaluations are few, a round has the maximum and the draw for r = ρ alone, and ρ grows where log π
-rises as s has said: the emulator then learns from each step before the next one. That takes half of
-the evaluations, but is more often caught in a local mode, as it does not look beyond it. In the
-neck of a funnel, as of a hierarchy whose groups come together, π has no bound, and hardly any mass.
-So where s is right steps go by the mass: π, and the volume that the curvature of log s leaves. The
-way may end in a local mode. So then log s is maximised from draws of the prior, which costs no
-evaluation, and what may be another mode is evaluated, and climbed from there if it is one. A few
-mirror images of the best place are evaluated, too (mirrors.py).
+evaluations are few, a round has r = ρ alone, and ρ grows where log π rises as s has said. In the
+neck of a funnel π has no bound, and hardly any mass, so where s is right steps go by the mass.
 
-That sees no mode that the emulator knows nothing of. So some points far away are evaluated. Where
-the emulator does not predict them, or where the best place does not fit the data, all begins anew
-from other starts, until enough climbs have come to the best place. These learn from their own
-evaluations alone: an emulator that knows a mode leads there from anywhere, as it does not know what
-is between. A climb that gains little of what it lacks to fit the data is left for other ones, and
-is gone on with if none of them comes higher.
+The way may end in a local mode. So log s is maximised from draws of the prior, and what may be
+another mode is evaluated, as are mirror images of the best place (mirrors.py), and some points far
+away. Where the emulator does not predict these, or the best place does not fit the data, all begins
+again from other starts, with evaluations of their own alone, until enough climbs have come to the
+best place. A climb that gains little is left, and resumed if no other one comes higher.
 
-It is a generator: it asks for points and is sent their log-densities, so that it can run one
-evaluation after another, many at a time, or from what is known.
+Generators ask for points and are sent their log-densities.
 
 Symbols: z the coordinates (d,), sd their standard deviations in the prior, ρ and r the radii.
 """
@@ -133,46 +123,14 @@ class Walker:
 class Way:
     """The search for the posterior, as generators that yield points and are sent log-densities.
 
-    Parameters
-    ----------
-    density : EmulatedDensity
-    learn : callable
-        Fits the emulator to the newest n evaluations.
-    prior : (n, d) float64
-        Draws of the prior, or what stands for them.
-    rng : numpy.random.Generator
-    unpredicted : callable
-        Returns the share of the newest n points' outputs that the emulator did not predict.
-    misfit : callable
-        Returns χ² at the best point, and of how many outputs.
-    explore : callable, optional
-        Returns draws of s (n, d), from its maximum and a factor of the curvature there; where
-        earlier runs have called the boxes often enough for an emulator.
-    images : Images, optional
-        Mirror images that may be other modes.
-    in_small_steps : bool
-        Whether a round has one radius alone.
+    `learn` fits the emulator to the newest n evaluations; `unpredicted` is how far it is off at n
+    of them, `misfit` χ² at the best point, and of how many outputs; `explore` gives draws of s from
+    its maximum, where earlier runs have called the boxes often enough. Of `prior` there are draws
+    (n, d).
 
-    Attributes
-    ----------
-    best : Walker
-        The best one of those that have arrived, or the first one.
-    climbing : Walker or None
-        The one that is under way.
-    n_begun : int
-        Climbs that have begun.
-    n_starts : int
-        Of these, those from starts of their own.
-    maxima : list of Walker
-        Where walkers have come.
-    n_climbs : int
-        Climbs that have arrived.
-    may_miss : bool
-        Whether there may be another mode far away.
-    has_looked : bool
-        Whether mirror images of the best place were looked at, if there are any.
-    is_predicted : bool
-        Whether the emulator predicts what is there.
+    The `best` Walker is the best of those that have arrived, or the first one; `climbing` is the
+    one under way, `maxima` are where walkers have come, `n_begun`, `n_starts` and `n_climbs` are
+    how many have begun, from starts of their own, and arrived.
     """
 
     def __init__(
@@ -237,10 +195,7 @@ class Way:
                 self.n_climbs += 1
 
     def _look_at_images(self):
-        """Evaluate mirror images of the best place, and climb from those where outputs differ.
-
-        Of an image as high as here there is another mode, if it is higher than halfway to there.
-        """
+        """Evaluate mirror images of the best place; climb from good ones where outputs differ."""
         best = self.best
         maps, least = self._likely_maps(best, MOST_SINGLE)
         if not maps:
@@ -274,10 +229,7 @@ class Way:
         self._learn()
 
     def _likely_maps(self, walker, most, maps=None):
-        """Return some maps to what may be other modes, and their least log-densities (k,).
-
-        Halfway to there the log-density of a normal would have fallen so far.
-        """
+        """Return maps to what may be other modes, and how high these are at least, (k,)."""
         maps = self.images.likely(walker.z, -self._allowance(walker), maps) if self.images else []
         if not maps:
             return [], np.zeros(0)
@@ -289,10 +241,7 @@ class Way:
         return [maps[k] for k in chosen], least[chosen]
 
     def _start_of_another_climb(self):
-        """Return where to begin anew (d,), as there may be another mode far away; else None.
-
-        That is a point there which is better than the best one, or a draw of the prior.
-        """
+        """Return where another climb begins (d,), as a mode may be missed; else None."""
         for _ in range(MOST_FAR):
             self._learn()
             draws = self.prior[self.rng.choice(len(self.prior), N_FAR)]
@@ -323,10 +272,7 @@ class Way:
         return self.prior[self.rng.choice(len(self.prior))]
 
     def _go_again(self, start):
-        """Climb from there, and from draws of the prior.
-
-        Any will do: the better ones of several are nearer to the wrong modes, flat ones.
-        """
+        """Climb from there, and from draws of the prior; to choose among these did not help."""
         while self.n_starts < MOST_CLIMBS and self.best.n_came < ENOUGH_CAME:
             if self.is_predicted and not self._is_badly_fitted():
                 break
@@ -408,10 +354,7 @@ class Way:
         self.climbing = None
 
     def _makes_progress(self, walker):
-        """Whether its last rounds have gained a share of what it lacks to fit the data.
-
-        That is known where the noise is; and it lacks what the best point is higher.
-        """
+        """Whether its last rounds gained a share of what it lacks, to fit or to the best point."""
         if len(walker.heights) <= STEADY:
             return True
         (chi2, n), before = self.misfit(), walker.heights[-1 - STEADY]
@@ -428,10 +371,7 @@ class Way:
         return self.climbing if other > own else self.best
 
     def _jump(self, walker):
-        """Evaluate draws of s, a few at a time, until their log-densities are well predicted.
-
-        Maxima of s are looked for from draws of the prior, so that there are no others to look at.
-        """
+        """Evaluate draws of s, a few at a time, until their log-densities are well predicted."""
         for _ in range(MOST_JUMPS):
             self._learn()
             starts = [walker.z, *self.prior[self.rng.choice(len(self.prior), N_STARTS)]]
@@ -451,10 +391,7 @@ class Way:
                 return
 
     def modes(self):
-        """Return the maxima (k, d) that count, and are not one with a better one.
-
-        A neck is higher than the best one, with less mass.
-        """
+        """Return the distinct maxima (k, d) that count: not a neck, higher but with less mass."""
         best, found = self.come_to(), []
         places = [*self.maxima, best] if best is self.climbing else self.maxima
         masses = self._masses(places)
@@ -481,11 +418,7 @@ class Way:
         return BEHIND[0] + BEHIND[1] * best.z.size
 
     def _other_maxima(self, best, behind):
-        """Return maxima of log s (k, d) that nobody has seen, and are not more than `behind`.
-
-        They are found from draws of the prior, without an evaluation. At first all are evaluated,
-        as log s may be far too low where nothing is known.
-        """
+        """Return new maxima of log s (k, d), not more than `behind`, from draws of the prior."""
         starts = self.prior[self.rng.choice(len(self.prior), N_STARTS)]
         found = np.array([_climbed(self.density, z, self.spread)[0] for z in starts])
         log_s, _ = self.density.values(found)
@@ -515,10 +448,7 @@ def design(start, prior, rng):
 
 
 def _proposals(density, walker, spread, rng, volumes):
-    """Return points (k, d) to evaluate next, and the radius of each.
-
-    None is of a larger radius than that where the mass is largest, by s, if it has less.
-    """
+    """Return points (k, d) to evaluate next, and their radii, but for those that lose mass by s."""
     points, radii = [], []
     for factor in RADII:
         r = factor * walker.radius
@@ -561,11 +491,7 @@ def _climbed(density, centre, scales):
 
 
 def _maximum(density, centre, scales):
-    """Return the maximum within a trust region, and a factor of the curvature there.
-
-    That is of log s − |(z − centre)/scales|²/2, its eigenvalues no less than those of the trust
-    region alone.
-    """
+    """Return the maximum of log s within a trust region, and a factor of the curvature there."""
     z, _ = _climbed(density, centre, scales)
     values, vectors = _curvature(density, z, scales)
     curvature = (vectors * (1 + np.maximum(values, 0))) @ vectors.T / np.outer(scales, scales)
@@ -584,8 +510,8 @@ def _curvature(density, z, scales):
 def _take(walker, z, radii, logp, volumes, foreseen=None):
     """Let a walker learn what its points turned out to be, and go to the best one.
 
-    Where s is right, that is the one with most mass, by its log `volumes`, a function of (k, d).
-    `foreseen` is the gain by s, if there is one radius.
+    Where s is right, that is the one with most mass. `foreseen` is the gain by s, if there is one
+    radius.
     """
     worth = logp
     if walker.error < SMALL_ERROR:
@@ -608,17 +534,7 @@ def _take(walker, z, radii, logp, volumes, foreseen=None):
 
 
 class SearchByEmulator(BatchSearch):
-    """The way of a chain, which can be interrupted after each evaluation.
-
-    Parameters
-    ----------
-    step : EmulatorMetropolis
-        A copy of the chain's step, which the search has for itself.
-    start : (d,) float64
-    seed : int
-    prior : (n, d) float64 or None
-        Draws of the prior.
-    """
+    """The way of a chain, by a step of its own, which can be interrupted after each evaluation."""
 
     def __init__(self, step, start, seed, prior):
         super().__init__(start, seed)
@@ -670,10 +586,7 @@ class SearchByEmulator(BatchSearch):
         return min(budget * max(self._way.n_begun, 1), most)
 
     def finish(self, step, n):
-        """Hand what was learned to the chain's step; return the best point, and draws of s.
-
-        They are the same if the chain is interrupted after that, and comes again.
-        """
+        """Hand what was learned to the step, once for all; return the best point and draws of s."""
         own = self.step
         if self._draws is None:
             best = self._way.best and self._way.come_to()

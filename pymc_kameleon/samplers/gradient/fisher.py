@@ -26,16 +26,9 @@ SMOOTH_EARLY = 1e-8
 def learn_factor(pairs, is_early, factor, information):
     """Set L such that x ↦ L⁻¹x whitens positions and gradients of the pairs alike.
 
-    Parameters
-    ----------
-    pairs : (k, 2d) float64
-        Positions, and gradients beside them.
-    is_early : bool
-        Whether they may cover only a part of the target, on the way to it.
-    factor : (d, d) or (d, 1) float64
-        Output: L, or its diagonal; without correlations if they are not finite.
-    information : (d,) float64
-        Output: vx·vg.
+    `pairs` (k, 2d) are positions, and gradients beside them; early ones may cover a part of the
+    target only. L is (d, d), or its diagonal (d, 1), and is diagonal if moments are not finite.
+    `information` (d,) becomes vx·vg.
     """
     k, d = pairs.shape[0], pairs.shape[1] // 2
     a, b, scales = np.empty((k, d)), np.empty((k, d)), np.empty(d)

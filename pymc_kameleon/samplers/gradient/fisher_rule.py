@@ -12,7 +12,7 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, bools, floats, integers
 from pymc_kameleon.core.chain import Algorithm
-from pymc_kameleon.core.factor import diagonal_factor, is_diagonal
+from pymc_kameleon.core.factor import diagonal_factor
 from pymc_kameleon.core.history import History, forget_older_half, record
 from pymc_kameleon.core.jit import cached_jit, jit, python_or_jit, specialise
 from pymc_kameleon.core.linalg import copy
@@ -88,10 +88,7 @@ def tuning_transition(target, state, parameters, tuning, work, rng):
 
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Tune s, and learn L at growing intervals from all plausible proposals, even rejected ones.
-
-    Returns whether L stayed as it was.
-    """
+    """Tune s, learn L at growing intervals from plausible proposals; return whether L stayed."""
     t, refreshes = tuning.t[0], False
     if t < tuning.end:
         eta = fast_gain(t - tuning.scale_start[0])
@@ -127,10 +124,7 @@ def refresh(parameters, tuning):
 
 
 def first_refresh(n_tune, d):
-    """Return the number of transitions after which L is learned first.
-
-    Sooner there are so few pairs that what they show is worse than the start.
-    """
+    """Return when L is learned first: sooner, so few pairs would show less than the start."""
     return max(1, min(n_tune // 3, max(20, d // 4)))
 
 
@@ -183,22 +177,6 @@ def compiled_learning():
     with say_if_compiling("what GadMALA's chains learn together"):
         entry = cached_jit(learn, (learn_factor,))
         return specialise(entry, np.zeros((1, 2)), True, np.zeros((1, 1)), np.zeros(1))
-
-
-def mean_of(step):
-    """Return the mean of the target that the pairs of a chain show, x if there are none.
-
-    For a normal target with covariance LLᵀ, x̄ + LLᵀḡ is exact, wherever the pairs are; for others
-    the mean of g is 0, and that of x is right. So it has less noise than x̄.
-    """
-    pairs, factor = step.tuning.pairs, step.parameters.factor
-    n_pairs = pairs.counts[0]
-    if n_pairs == 0:
-        return step.state.x
-    mean, slope = np.split(pairs.points[:n_pairs].mean(axis=0), 2)
-    if is_diagonal(factor):
-        return mean + factor[:, 0] ** 2 * slope
-    return mean + factor @ (factor.T @ slope)
 
 
 def needed_tuning(step):

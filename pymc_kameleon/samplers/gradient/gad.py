@@ -31,9 +31,7 @@ from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.scaling import ScaleTuning
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.target import log_density, multiply_by_hessian
-from pymc_kameleon.samplers.control_variates import table
-from pymc_kameleon.samplers.control_variates.option import KeepsControls
-from pymc_kameleon.samplers.gradient import controlled_leapfrog, fisher_rule, mala
+from pymc_kameleon.samplers.gradient import fisher_rule, mala
 from pymc_kameleon.samplers.gradient.last_phase import last_phase, learning_transition, tune_last
 from pymc_kameleon.samplers.gradient.mala import MALA_TARGET_ACCEPT, Parameters, State, Work
 from pymc_kameleon.samplers.one_scale import report_scale
@@ -50,10 +48,10 @@ from pymc_kameleon.step.options import checked_choice, checked_integer, checked_
 
 
 class Objective(NamedTuple):
-    """What is known of the objective, and of the gradient of min(0, log r) at the last proposal.
+    """What is known of the objective, and the gradient −tril(Σ left[q] right[q]ᵀ) of min(0, log r).
 
-    That is −tril(Σ left[q] right[q]ᵀ). The first term is abᵀ. There are two more, ½k hᵀ and
-    ¼g (Lᵀk)ᵀ with k = H(y) L(h + ½u′), if the gradient at y is not held constant.
+    The first term is abᵀ. If the gradient at y is not held constant, there are ½k hᵀ and ¼g (Lᵀk)ᵀ
+    with k = H(y) L(h + ½u′), too.
     """
 
     target_accept: float
@@ -196,10 +194,7 @@ def rms_step(factor, objective, squares, rate, is_first, row):
 
 @jit
 def whitened_adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Climb the objective in the coordinates L⁻¹x, which makes it free of scales.
-
-    Returns whether L stayed as it was.
-    """
+    """Climb in the coordinates L⁻¹x, free of scales; return whether L stayed as it was."""
     t, objective = tuning.t[0], tuning.objective
     is_last = t >= tuning.end
     if is_last:
@@ -217,10 +212,7 @@ def whitened_adapt(state, parameters, tuning, work, accept_prob, rng):
 
 @fast_jit
 def relative_step(factor, objective, decay, a):
-    """L ← L(I + ρA), A = βI − tril(Lᵀa bᵀ), with ρ so small that the diagonal stays positive.
-
-    `a` (d,) is scratch, for Lᵀa.
-    """
+    """L ← L(I + ρA), A = βI − tril(Lᵀa bᵀ), ρ so small that the diagonal stays positive."""
     b, beta, d = objective.right[0], objective.beta[0], a.size
     multiply_lower_transposed(factor, objective.left[0], a)
     longest = beta * np.sqrt(d) + np.sqrt(squared_norm(a) * squared_norm(b))
@@ -275,8 +267,6 @@ class Rule(NamedTuple):
     n_leapfrog: int | None = None  # K, if there is no choice
     learning_rate: float | None = None  # the default, if that is an option
     exact: Algorithm | None = None  # with gradient="exact", if that is an option
-    controlled: Algorithm | None = None  # with control_variates, if that is an option
-    mean_of: Callable | None = None  # returns μ of control variates, of the step
     has_form: bool = False  # whether `factor` is an option
     pauses: Callable = KameleonStep.pauses  # this and the others: as methods of the step
     learn: Callable = KameleonStep.learn
@@ -313,8 +303,6 @@ RULES = {
     "fisher": Rule(
         fisher_rule.FISHER,
         fisher_rule.start,
-        controlled=controlled_leapfrog.CONTROLLED_LEAPFROG,
-        mean_of=fisher_rule.mean_of,
         has_form=True,
         pauses=fisher_rule.pauses,
         learn=fisher_rule.learn,
@@ -413,11 +401,9 @@ class GadRWM(GradientAdaptive):
 
     Notes
     -----
-    Per proposal y with r < 1, :math:`\nabla_L \log r = \mathrm{tril}(\nabla\log\pi(y)\, \xi^\top)`,
-    and :math:`\beta \leftarrow \beta (1 + 0.02 (\mathrm{accepted} - \alpha^*))`. ``"whitened"``
-    takes steps :math:`L \leftarrow L(I + \rho_t(\beta I + \mathrm{tril}(L^\top \nabla\log\pi(y)\,
-    \xi^\top)))` with :math:`\rho_t = 1/(d(1 + t/(0.15n)))` or less, and tunes s alone in the last
-    tenth of tuning. Deviation: the paper has the published rule only.
+    ``"whitened"`` takes steps :math:`L \leftarrow L(I + \rho_t(\beta I + \mathrm{tril}(L^\top
+    \nabla\log\pi(y)\, \xi^\top)))`, and tunes s alone in the last tenth of tuning. Deviation: the
+    paper has the published rule only. See docs/gad.md.
 
     References
     ----------
@@ -443,7 +429,7 @@ class GadRWM(GradientAdaptive):
         super().__init__(vars, **common)
 
 
-class GadMALA(KeepsControls, GradientAdaptive):
+class GadMALA(GradientAdaptive):
     r"""Adaptive MALA, which learns from the gradients at all proposals.
 
     .. math:: y = x + L(s h), \qquad h = \xi + \tfrac{1}{2} s L^\top \nabla\log\pi(x),
@@ -472,10 +458,6 @@ class GadMALA(KeepsControls, GradientAdaptive):
         better, and diagonal beyond, where it takes less time and memory.
     learning_rate : float or pk.samplers.Decay, optional
         η of ``"published"``, 1.5e-4 by default, as in the paper. It has the unit of x.
-    control_variates : bool, optional
-        Let ``pk.sample`` keep what ``pk.summary`` and ``pk.expectation`` correct averages by; see
-        docs/estimates.md. It takes no evaluation and changes no draw. False by default, as a
-        result is then some six times as large.
     steps_per_draw : int, optional
         Transitions per draw, 1 by default.
     target_accept : float, optional
@@ -518,7 +500,6 @@ class GadMALA(KeepsControls, GradientAdaptive):
         n_leapfrog=None,
         factor=None,
         learning_rate=None,
-        control_variates=False,
         **common,
     ):
         rule = self.rule = RULES[checked_choice("adaptation", adaptation, RULES)]
@@ -535,12 +516,7 @@ class GadMALA(KeepsControls, GradientAdaptive):
             raise ValueError(f'factor={factor!r} needs adaptation="fisher", not {adaptation!r}.')
         if rule.n_leapfrog not in (None, n_leapfrog or rule.n_leapfrog):
             raise ValueError(f'n_leapfrog={n_leapfrog} is impossible with adaptation="published".')
-        if control_variates and rule.controlled is None:
-            raise ValueError(f'control_variates needs adaptation="fisher", not {adaptation!r}.')
-        usual = rule.exact if exact else rule.algorithm
-        self.algorithm = rule.controlled if control_variates else usual
-        if control_variates:
-            self.stats = controlled_leapfrog.Stats
+        self.algorithm = rule.exact if exact else rule.algorithm
         self.derivatives = 2 if exact else 1
         self.settings = {
             "adaptation": adaptation,
@@ -548,20 +524,8 @@ class GadMALA(KeepsControls, GradientAdaptive):
             "n_leapfrog": rule.n_leapfrog or n_leapfrog,
             "factor": factor,
             "learning_rate": checked_learning_rate(learning_rate, rule, adaptation),
-            "control_variates": control_variates,
         }
         super().__init__(vars, **common)
-
-    def _allocate(self, scales, n_tune):
-        arrays = super()._allocate(scales, n_tune)
-        if self.settings["control_variates"]:
-            arrays = controlled_leapfrog.with_controls(arrays)
-        return arrays
-
-    def _normal(self):
-        numbers = mala.numbers_of_steps(self.parameters.n_leapfrog)
-        proposal = table.leapfrog(np.exp(self.parameters.log_scale[0]), numbers)
-        return self.rule.mean_of(self), proposal
 
     def _learned(self):
         p, most = self.parameters, "Largest number of leapfrog steps of a trajectory."
@@ -570,7 +534,6 @@ class GadMALA(KeepsControls, GradientAdaptive):
             "scaling": scale_of(p, length),
             "n_leapfrog": Quantity((), p.n_leapfrog, most),
             **covariance(p.factor, SHAPE_TEXT),
-            **self._learned_mean(),
         }
 
     def _largest_n_logp(self):

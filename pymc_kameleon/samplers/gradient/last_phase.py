@@ -14,10 +14,7 @@ FAST_GOOD_GUESS = 3
 
 
 def last_phase(n_tune, target_accept, n_leapfrog=1):
-    """Return its first transition, and the tuning of s in it.
-
-    It takes a tenth of tuning, or a hundred transitions, but at most a third.
-    """
+    """Return its first transition, a tenth of n or 100 before the end, and the tuning of s."""
     start = n_tune - min(max(100, n_tune // 10), n_tune // 3)
     bounds = -np.inf, longest_scale(n_leapfrog)
     return start, ScaleTuning.start(target_accept, 0.0, bounds)[1]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate, bools, floats, integers
+from pymc_kameleon.core.arrays import allocate, bools, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.factor import diagonal_factor, multiply, multiply_transposed
 from pymc_kameleon.core.jit import jit, python_or_jit
@@ -48,14 +48,8 @@ class State(NamedTuple):
     u: floats("d")
 
 
-class TrajectoryState(NamedTuple):
-    """The same, and what happened on the trajectories of a draw."""
-
-    x: floats("d")
-    logp: floats(1)
-    gradient: floats("d")
-    u: floats("d")
-    tally: floats(N_TALLY)
+TrajectoryState = extended("TrajectoryState", State, tally=floats(N_TALLY))
+"""The same, and what happened on the trajectories of a draw."""
 
 
 class Parameters(NamedTuple):
@@ -85,12 +79,6 @@ def transition(target, state, parameters, work, rng):
     A single one proposes y = x + L(sh), and k is then not random.
     """
     n_steps = number_of_steps(parameters.n_leapfrog, rng)
-    return trajectory(target, state, parameters, n_steps, work, rng)
-
-
-@jit(inlined=True)
-def trajectory(target, state, parameters, n_steps, work, rng):
-    """Make a transition of so many leapfrog steps."""
     d, count = state.x.size, target.count[0]
     scale = np.exp(parameters.log_scale[0])
     for i in range(d):
@@ -123,17 +111,9 @@ def number_of_steps(largest, rng):
     return largest // 2 + 1 + int(rng.random() * (largest - largest // 2))
 
 
-def numbers_of_steps(largest):
-    """Return the values of k, each as likely."""
-    return range(largest // 2 + 1, largest + 1)
-
-
 @jit
 def leapfrog(target, factor, scale, n_steps, work):
-    """Move `work.y` along; return its log-density, -inf if the way leaves the support.
-
-    `work.h` is the momentum half a step before the end, `work.uy` is Lᵀg there.
-    """
+    """Move `work.y` along, and the momentum `work.h`; return the log-density, -inf outside."""
     d = work.y.size
     logp = -np.inf
     for step in range(n_steps):
@@ -179,10 +159,7 @@ def report(state, parameters, stats):
 
 
 def stat_name(step, field):
-    """Return the name of one of these, after the sampler's if other steps may be like NUTS.
-
-    PyMC would stack statistics of one name, and ArviZ's plots of energies and divergences fail.
-    """
+    """Return a statistic's name, after the sampler's if other steps may be like NUTS, too."""
     return field if step._moves_all_continuous() else f"{step.name}_{field}"
 
 

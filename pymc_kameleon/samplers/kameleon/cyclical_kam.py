@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.arrays import allocate, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import argmax, multiply_lower, solve_lower, squared_norm
@@ -25,7 +25,6 @@ from pymc_kameleon.core.scaling import (
     tune_scale,
 )
 from pymc_kameleon.samplers.kameleon import kam, mode_search
-from pymc_kameleon.samplers.kameleon.clusters import Clusters, responsibilities
 from pymc_kameleon.samplers.kameleon.learn_modes import learn_modes
 from pymc_kameleon.samplers.kameleon.mode_moves import (
     ALL_DIFFERENCE,
@@ -34,10 +33,12 @@ from pymc_kameleon.samplers.kameleon.mode_moves import (
     LOCAL_MOVE,
     MIRROR,
     WIDE_KAM,
+    Clusters,
     Work,
     difference,
     jump,
     mirror,
+    responsibilities,
     walk_step,
 )
 from pymc_kameleon.samplers.kameleon.mode_search import (
@@ -48,7 +49,6 @@ from pymc_kameleon.samplers.kameleon.mode_search import (
     search_move,
     searches,
 )
-from pymc_kameleon.samplers.kameleon.options import KERNELS, checked_cycle, checked_kernel_options
 from pymc_kameleon.samplers.kameleon.subsample import (
     Subsample,
     fill_with_noise,
@@ -83,14 +83,12 @@ PRIOR_MOVES = 5.0
 # ---- state and parameters -----------------------------------------------------------------------
 
 
-class State(NamedTuple):
-    """What the next transition needs: as in KAM, and the place in the cycle."""
-
-    x: floats("d")
-    logp: floats(1)
-    local: kam.Local
-    position: integers(1)  # transitions since the cycle began
-    jumps: integers(2)  # since tuning has ended: how many there were, and how many were accepted
+State = extended(
+    "State",
+    kam.State,
+    position=integers(1),  # transitions since the cycle began
+    jumps=integers(2),  # since tuning has ended: how many there were, and how many were accepted
+)
 
 
 class Parameters(NamedTuple):
@@ -317,23 +315,16 @@ class CyclicalKAM(LearnedShape):
 
     Notes
     -----
-    A cycle, with everything fixed after tuning:
+    Everything is fixed after tuning. In the first βL transitions of a cycle, half are jumps between
+    modes, if there are two or more. The others are exchanges of labels or reversals of signs, if
+    the posterior is symmetric under these, differences of two points of z, walks with the
+    covariance of all modes, and KAM moves with a wide γ, with shares by the distance that each
+    moved while tuning. The rest of the cycle are KAM moves, whitened with the covariance within
+    modes. Each move leaves the posterior invariant, and which is made does not depend on x.
 
-    * Of the first βL transitions half are jumps between modes, if there are two or more. Of the
-      others 30 % are exchanges of labels or reversals of signs, if tuning found the posterior
-      symmetric under these. The rest are of five kinds, with shares by the distance that each moved
-      while tuning, 4 % at least. Three add a difference of two points of z to x: in all
-      coordinates, in one whitened, or in one of x. The others are walks with the covariance of all
-      modes, and KAM moves with a wide γ.
-    * The rest of the cycle are KAM moves, whitened with the covariance within modes.
-
-    Each move leaves the posterior invariant, and which is made does not depend on x.
-
-    Tuning: 20 % adaptive walk in the mode where the chain starts; 35 % searches, at most 50, each
-    along rays, then a kick and an annealed walk back to the posterior; 30 % walks, differences and
-    jumps that learn the modes found; 15 % tune ν, which is the statistic ``scaling``, and learn how
-    often to make which move. In ``pk.sample`` the chains learn together: each gets the modes that
-    any of them found. See docs/cyclical_kam.md.
+    Tuning searches for modes along rays, and by kicks and an annealed walk back. It then learns
+    the modes found, and ν, the statistic ``scaling``. In ``pk.sample`` each chain gets the modes
+    that any of them found. See docs/cyclical_kam.md.
 
     References
     ----------
@@ -352,7 +343,7 @@ class CyclicalKAM(LearnedShape):
     name = "cyclical_kam"
     learns_alone = True
     stats = Stats
-    option_types = (*LearnedShape.option_types, *KERNELS)
+    option_types = (*LearnedShape.option_types, *kam.KERNELS)
     proposal = staticmethod(kam.proposal)
     algorithm = Algorithm(transition, adapt, derived, report, tuning_transition)
 
@@ -367,8 +358,8 @@ class CyclicalKAM(LearnedShape):
         scaling_bounds=None,
         **common,
     ):
-        self.settings = checked_kernel_options(kernel, n_subsample, None, True, scaling_bounds)
-        self.settings |= checked_cycle(cycle_length, beta)
+        self.settings = kam.checked_kernel_options(kernel, n_subsample, None, True, scaling_bounds)
+        self.settings |= kam.checked_cycle(cycle_length, beta)
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
@@ -449,37 +440,10 @@ def explain_jumps(step):
     clusters, (tried, accepted) = step.parameters.clusters, step.state.jumps
     if tried < MANY_JUMPS or accepted > 0:
         return ""
-    n, d = clusters.n[0], step._d
-    back = mean_responsibility(clusters)
-    widths = np.log(np.diagonal(clusters.factors[:n], axis1=1, axis2=2)).mean(axis=1)
-    ratio = np.exp(np.ptp(widths))
-    if back < 0.1:
-        cause = (
-            "They overlap, and may be parts of one curved or heavy-tailed mode. Reparametrise, or "
-            "use pk.GAM, if that is so."
-        )
-    else:
-        cause = (
-            f"A jump maps one mode to another by means and covariances; in {d} dimensions that "
-            f"fails if they are far from normal (widths differ by a factor of {ratio:.2g}), or were"
-            " learned from too few points. Tune longer, or reparametrise."
-        )
     return (
-        f"tuning found {n} modes, and no jump to any of them was accepted, of {tried}; so the "
-        f"shares of the modes are not known, whatever R-hat says. {cause}"
+        f"tuning found {clusters.n[0]} modes, and no jump to any of them was accepted, of {tried}; "
+        "so the shares of the modes are not known, whatever R-hat says. A jump maps one mode to "
+        "another by means and covariances. That fails if they are far from normal, or were learned "
+        "from too few points: tune longer, or reparametrise. They may also be parts of one curved "
+        "or heavy-tailed mode: then use pk.GAM."
     )
-
-
-def mean_responsibility(clusters):
-    """Return how likely draws of each cluster are thought to be of it, at least."""
-    n, rng = clusters.n[0], np.random.default_rng(0)
-    means, factors = clusters.means[:n], np.tril(clusters.factors[:n])
-    log_r, scratch, least = np.empty(n), np.empty(means.shape[1]), 1.0
-    for k in range(n):
-        x = means[k] + rng.standard_normal((20, means.shape[1])) @ factors[k].T
-        r = []
-        for one in x:
-            responsibilities(clusters, one, log_r, scratch)
-            r.append(np.exp(log_r[k]))
-        least = min(least, np.mean(r))
-    return least

@@ -38,12 +38,7 @@ from pymc_kameleon.core.scaling import (
 )
 from pymc_kameleon.core.schedules import UNSET
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers.kameleon.kernels import Gaussian, bandwidth_rule
-from pymc_kameleon.samplers.kameleon.options import (
-    KERNELS,
-    checked_kernel_options,
-    checked_redraw_decay,
-)
+from pymc_kameleon.samplers.kameleon.kernels import Gaussian, Linear, Matern, bandwidth_rule
 from pymc_kameleon.samplers.kameleon.rkhs import kernel_covariance
 from pymc_kameleon.samplers.kameleon.subsample import (
     BANDWIDTH_SHARE,
@@ -61,6 +56,13 @@ from pymc_kameleon.samplers.kameleon.way_back import compiled_variances, explain
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.random_walk import walk as random_walk
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, covariance
+from pymc_kameleon.step.options import (
+    checked_bool,
+    checked_integer,
+    checked_number,
+    checked_scaling_bounds,
+    checked_schedule,
+)
 from pymc_kameleon.step.pooling import in_the_same_place, pool_histories
 
 GAMMA_SHARE = 0.25
@@ -68,6 +70,9 @@ GAMMA_SHARE = 0.25
 
 LEAST_RHO, LARGEST_RHO = 1e-3, 10.0
 """Bounds of ρ. Where S vanishes, as far from z, ν has no effect, and must not run away."""
+
+KERNELS = Gaussian, Matern, Linear
+"""Types of kernels."""
 
 NU_IN_WORDS = "ν (which has no effect if the bandwidth is too small, and too much if γ is too wide)"
 """What a warning calls ν."""
@@ -239,10 +244,7 @@ def see_from(subsample, x, u, covariance, v):
 
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Learn C, draw z from the past, and tune γ while there is no z, ρ from then on.
-
-    Returns whether C, z and the bandwidth stayed as they were.
-    """
+    """Learn C, draw z, and tune γ before there is a z, then ρ; return whether C and z stayed."""
     subsample, scale = parameters.subsample, tuning.nu.scale
     t, log_rho, is_new = tuning.t[0], parameters.log_rho, False
     if subsample.m[0] > 0:
@@ -261,11 +263,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 
 @jit
 def redraw_is_due(subsample, tuning, rng):
-    """Whether to draw z: at first, at last, and with probability p_t in between.
-
-    p_t = (1+t)^-a at the t-th transition since the first z, so that p_t → 0 and Σ p_t = ∞ [KAM,
-    section 4.2].
-    """
+    """Whether to draw z: at first, at last, and with p_t = (1+t)^-a between [KAM, section 4.2]."""
     t, past = tuning.t[0], tuning.past
     if t < past.n_walk or past.n_learning <= t < tuning.n:
         return False
@@ -398,18 +396,14 @@ class KAM(LearnedSubsample):
     Notes
     -----
     The statistic ``scaling`` is ν; ``bandwidth`` is σ, that of the kernel. [KAM] writes n for m.
-
-    For 70 % of tuning the chain is an adaptive Metropolis walk (:class:`.GAM`) that learns C;
-    without whitening, for 10 %. Up to 85 % z is drawn from distinct states of the newest half of
-    the past; in the rest only ν is tuned. Memory is bounded: max(2000, 8 m) states of the past.
+    For 70 % of tuning the chain is an adaptive Metropolis walk (:class:`.GAM`) that learns C; up to
+    85 % z is drawn from distinct states of the past; in the rest only ν is tuned.
 
     Deviations from the paper: whitening, the walk at the start, a bandwidth of half the median
-    distance, and that adaptation ends. With the usual bandwidth, 1/√2 of the distance, the
-    effective sample size on normal targets of 10 and 20 dimensions halves. See docs/kam.md.
+    distance, and that adaptation ends. See docs/kam.md.
 
-    Far from all points of z proposals are small. Where the posterior is narrow within a wide part,
-    or has heavy tails, the chain comes back from there slowly, and goes there seldom: it warns of
-    that by what it has seen while tuning, as its draws do not show it.
+    Far from all points of z proposals are small. So a chain may seldom go to heavy tails, and comes
+    back slowly: it warns of that by what it has seen while tuning, as its draws do not show it.
 
     References
     ----------
@@ -477,6 +471,47 @@ class KAM(LearnedSubsample):
 
 
 # ---- what relatives share -----------------------------------------------------------------------
+
+
+def checked_kernel_options(kernel, n_subsample, gamma, whiten, scaling_bounds):
+    """Return the options that KAM and its relatives share; raise a ValueError for a bad one."""
+    if kernel is None:
+        kernel = Gaussian()
+    if not isinstance(kernel, KERNELS):
+        raise ValueError(
+            f"kernel must be one of pk.samplers.kernels, as Gaussian(), not {kernel!r}."
+        )
+    if n_subsample is not None:
+        n_subsample = checked_integer("n_subsample", n_subsample, at_least=2)
+    log_bounds = checked_scaling_bounds(scaling_bounds)
+    return {
+        "kernel": kernel,
+        "n_subsample": n_subsample,
+        "gamma": None if gamma is None else checked_schedule("gamma", gamma),
+        "whiten": checked_bool("whiten", whiten),
+        "log_nu_bounds": np.full(2, np.nan) if log_bounds is None else log_bounds,
+    }
+
+
+def checked_redraw_decay(redraw_decay):
+    """Return a as a float; raise a ValueError unless p_t → 0 and Σ p_t = ∞."""
+    redraw_decay = checked_number("redraw_decay", redraw_decay, 0, np.inf)
+    if redraw_decay > 1:
+        raise ValueError(f"redraw_decay must be at most 1, not {redraw_decay!r}.")
+    return redraw_decay
+
+
+def checked_cycle(cycle_length, beta):
+    """Return L, β and ⌊βL⌋; raise a ValueError if they are impossible."""
+    cycle_length = checked_integer("cycle_length", cycle_length, at_least=2)
+    beta = checked_number("beta", beta, 0, 1)
+    n_exploration = int(beta * cycle_length + 1e-9)  # 0.29 · 100 is 29
+    if not 0 < n_exploration < cycle_length:
+        raise ValueError(
+            "beta * cycle_length must be at least 1, and less than cycle_length, not "
+            f"{beta * cycle_length}."
+        )
+    return {"cycle_length": cycle_length, "beta": beta, "n_exploration": n_exploration}
 
 
 def sizes_for(step, d):

@@ -1,7 +1,6 @@
 """Modes of a log-density, from the past of chains that have seen them.
 
-Works between transitions, in Python; points are the rows of (n, d) arrays. What CyclicalKAM learns
-from the modes comes first, how they are found and described follows.
+Works between transitions, in Python; points are the rows of (n, d) arrays.
 """
 
 from itertools import combinations
@@ -13,8 +12,8 @@ from scipy.spatial.distance import cdist, pdist
 
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.moments import shrunk_covariance
-from pymc_kameleon.samplers.kameleon.clusters import MOST_MODES
 from pymc_kameleon.samplers.kameleon.kernels import bandwidth_rule
+from pymc_kameleon.samplers.kameleon.mode_moves import MOST_MODES
 from pymc_kameleon.samplers.kameleon.rkhs import KNN, MEDIAN
 from pymc_kameleon.samplers.kameleon.subsample import BANDWIDTH_SHARE, least_points, n_neighbours
 from pymc_kameleon.samplers.symmetries import symmetries
@@ -63,11 +62,9 @@ class Archive(NamedTuple):
 def learn_modes(chains):
     """Find the modes, and draw z from them; later, again. Too few points leave a walk.
 
-    The steps of several chains learn together: from all archives, and all get the same. Each stays
-    where it is. Points far below the best of all archives are of no mode, so that a chain in a bad
-    place gets what the others know, and adds nothing.
-
-    Nothing is caught while the modes are found: that evaluates the user's log-density.
+    The chains learn from all archives, and all get the same; each stays where it is. Points far
+    below the best of all archives are of no mode. Nothing is caught, as the user's log-density is
+    evaluated.
     """
     first = chains[0]
     others = first.log_density.point[first._d :].copy()
@@ -95,10 +92,7 @@ def learn_modes(chains):
 
 
 def archived(search, evaluate=None):
-    """Return the archive of a chain.
-
-    With `evaluate`, logp is computed anew, as other steps have moved other variables since.
-    """
+    """Return a chain's archive; `evaluate` is given where other steps have changed logp since."""
     rows, d = search.history.points[: search.history.counts[0]], search.home.size
     rows = rows[np.isfinite(rows).all(axis=1)]
     rows = rows[np.any(np.diff(rows, axis=0, prepend=np.nan) != 0, axis=1)]
@@ -108,10 +102,7 @@ def archived(search, evaluate=None):
 
 
 def learned(chains, archives, evaluate):
-    """Learn the clusters, or pool what each chain learned of them, and z: for the first step.
-
-    Return whether that is possible.
-    """
+    """Learn the clusters, or pool those of the chains, and z; return whether that is possible."""
     step, modes = chains[0], None
     points, logps, _ = joined_archive = Archive(*map(np.concatenate, zip(*archives, strict=True)))
     whitening = pooled_factor(chains, archives)
@@ -221,9 +212,8 @@ def learn_kernel(step, points):
 def log_masses(log_weights, factors, labels, logps):
     """Return the logs of the modes' weights, each from the log-densities of its points.
 
-    The mass of a normal mode is log π + d/2 + log|L| but for a constant, with the mean of log π
-    over its points: so it does not matter how often the chains have been there. A mode of few
-    points keeps its weight against the others.
+    The mass of a normal mode is the mean of log π + log|L|, but for a constant, however often
+    chains have been there. A mode of few points keeps its weight against the others.
     """
     found = log_weights.copy()
     counts = np.bincount(labels, minlength=len(found))
@@ -238,24 +228,11 @@ def log_masses(log_weights, factors, labels, logps):
 def find_modes(archive, evaluate, whitening):
     """Join the runs of a chain that no valley separates.
 
-    A run is first divided into groups of near points, as it may have been in several modes. Two
-    groups are joined if on the straight path between two near points, each of the better half of
-    its group, the log-density has no deep valley, and is nowhere far below the tops of both modes.
-    So a normal mode is hardly ever split, whatever its scales, one that is curved is joined step by
-    step, and points in the tails do not join two modes.
-
-    Parameters
-    ----------
-    archive : Archive
-    evaluate : callable
-        Maps a point (d,) to its log-density.
-    whitening : (d, d) float64
-        Factor of a covariance; distances are measured in whitened coordinates.
-
-    Returns
-    -------
-    list of (k,) int64
-        Rows of the points of each mode, the largest first.
+    Return the rows of each mode, the largest first. Each run is divided into groups of near points.
+    Two groups are joined if on the straight path between two near points, each of the better half
+    of its group, the log-density has no deep valley, and is nowhere far below the tops of both. So
+    a normal mode is hardly ever split, a curved one is joined step by step, and points in the tails
+    do not join two modes. Distances are in coordinates that `whitening` (d, d) whitens.
     """
     points, logps, runs = archive
     u, groups = np.linalg.solve(whitening, points.T).T, []
@@ -305,10 +282,7 @@ def find_common_modes(archives, evaluate, whitening):
 
 
 def learn_symmetries(step, archive, evaluate):
-    """Keep the maps that leave the log-density as it is; return also those that hardly lower it.
-
-    By the best point and two others.
-    """
+    """Keep the maps that leave logp as it is at three points; return also those that hardly do."""
     rows, parameters = np.argsort(archive.logps)[[-1, len(archive.logps) // 2, 0]], step.parameters
     exact, about = [], []
     for matrix in symmetries(step):
@@ -328,24 +302,7 @@ def rounding(logps):
 
 
 def mirrored(archive, modes, maps, evaluate):
-    """Add modes that follow from those that are known by symmetry.
-
-    Parameters
-    ----------
-    archive : Archive
-    modes : list of (k,) int64
-        Rows of each mode.
-    maps : list of (d, d) float64
-        Symmetries, if only about.
-    evaluate : callable
-        Maps a point (d,) to its log-density.
-
-    Returns
-    -------
-    archive : Archive
-        With further points.
-    modes : list of (k,) int64
-    """
+    """Add modes that follow from known ones by `maps`, and their points; return both."""
     normals = [normal_of(archive.points[rows]) for rows in modes]
     masses = [
         archive.logps[rows].mean() + np.log(np.diag(factor)).sum()
@@ -412,10 +369,7 @@ def valley(logps):
 
 
 def blended_factors(modes):
-    """Return the factors of covariances of modes, each of which is given by its points.
-
-    Modes of fewer than BLEND · d points take their shape, but not their size, from all modes.
-    """
+    """Return factors of modes, given by points; few points take their shape from all modes."""
     d, sizes = modes[0].shape[1], [len(points) for points in modes]
     covariances = [shrunk_covariance(points) for points in modes]
     pooled = np.average(covariances, axis=0, weights=sizes)

@@ -13,16 +13,33 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import log_determinant, multiply_lower, solve_lower
+from pymc_kameleon.core.linalg import (
+    argmax,
+    log_determinant,
+    multiply_lower,
+    solve_lower,
+    squared_norm,
+)
 from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.kameleon import kam
-from pymc_kameleon.samplers.kameleon.clusters import MOST_MODES, draw_index, responsibilities
 
 ALL_DIFFERENCE, WHITENED_DIFFERENCE, SINGLE_DIFFERENCE, GLOBAL_WALK = range(4)
 """Moves: differences in all coordinates, in one of Cx, in one of x; walks with the covariance Σ."""
 WIDE_KAM, LOCAL_MOVE, JUMP, MIRROR, SEARCH_MOVE = range(4, 9)
 """KAM moves with a wide γ; those that tune a scale; jumps; mirror images; those of the search."""
+
+MOST_MODES = 30
+"""Clusters that are kept at most, the largest."""
+
+
+class Clusters(NamedTuple):
+    """The modes that were found."""
+
+    n: integers(1)  # K
+    log_weights: floats(MOST_MODES)
+    means: floats(MOST_MODES, "d")
+    factors: floats(MOST_MODES, "d", "d")
 
 
 class Work(NamedTuple):
@@ -131,3 +148,43 @@ def difference(target, state, parameters, work, kind, rng):
             walk.step[i] = 0.0
         walk.y[i] = state.x[i] + walk.step[i]
     return accept_derived(target, state, parameters, work, 0.0, rng)
+
+
+# ---- clusters, as a mixture of normals -----------------------------------------------------------
+
+
+@jit
+def nearest_cluster(clusters, x, log_r, scaled):
+    """Return the cluster that is most responsible for x."""
+    responsibilities(clusters, x, log_r, scaled)
+    return argmax(log_r[: clusters.n[0]])
+
+
+@jit
+def responsibilities(clusters, x, log_r, scaled):
+    """Write log r(k|x) of all clusters."""
+    n = clusters.n[0]
+    largest = -np.inf
+    for i in range(n):
+        for k in range(x.size):
+            scaled[k] = x[k] - clusters.means[i, k]
+        factor = clusters.factors[i]
+        solve_lower(factor, scaled, scaled)
+        log_r[i] = clusters.log_weights[i] - 0.5 * squared_norm(scaled) - log_determinant(factor)
+        largest = max(largest, log_r[i])
+    total = 0.0
+    for i in range(n):
+        total += np.exp(log_r[i] - largest)
+    for i in range(n):
+        log_r[i] -= largest + np.log(total)
+
+
+@jit
+def draw_index(log_r, k, rng):
+    """Draw from probabilities exp(log_r[:k])."""
+    left = rng.random()
+    for i in range(k - 1):
+        left -= np.exp(log_r[i])
+        if left < 0.0:
+            return i
+    return k - 1

@@ -21,14 +21,15 @@ from pymc_kameleon.core.scaling import GOOD_GUESS, best_scale, gain, tune_scale
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.kameleon import kam
-from pymc_kameleon.samplers.kameleon.clusters import MOST_MODES, nearest_cluster
 from pymc_kameleon.samplers.kameleon.mode_moves import (
     JUMP,
     LOCAL_MOVE,
+    MOST_MODES,
     SEARCH_MOVE,
     SINGLE_DIFFERENCE,
     difference,
     jump,
+    nearest_cluster,
     walk_step,
 )
 
@@ -88,10 +89,7 @@ class Search(NamedTuple):
 
 
 def start_search(step, scales, n_tune, m):
-    """Return the first Shape of a step that searches for modes, and a fresh Search.
-
-    Phases end with draws, between which Python can learn.
-    """
+    """Return the first Shape, and a fresh Search, whose phases end with draws."""
     d, of_draw = scales.size, step.steps_per_draw
 
     def whole_draws(n):

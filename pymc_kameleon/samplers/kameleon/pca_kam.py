@@ -1,7 +1,6 @@
 """PCAKAM: KAM along the principal directions of the past, one direction at a time.
 
-Source: Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive
-Metropolis-Hastings", ICML 2014, appendix C, here [KAM]. It builds on kam.py.
+Source: [KAM], appendix C. It builds on kam.py.
 
 Symbols, besides those of KAM: α_j the j-th leading unit eigenvector of HKH, K the kernel matrix of
 z, λ_j its eigenvalue, ω_j ∝ λ_j the probability of direction j, w_j(u) = M H α_j the direction as
@@ -35,7 +34,6 @@ from pymc_kameleon.core.scaling import (
 )
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.kameleon import kam
-from pymc_kameleon.samplers.kameleon.options import checked_kernel_options
 from pymc_kameleon.samplers.kameleon.rkhs import centred_gram, gradient_weights, squared_distances
 from pymc_kameleon.samplers.kameleon.subsample import (
     N_CENTRES,
@@ -218,10 +216,7 @@ def look(subsample, alpha, weights, u, direction):
 
 @jit
 def log_normal(step, direction, gamma, nu):
-    """Log density of N(0, γ²I + ν²wwᵀ) at `step`, without the factor (2π)^(-d/2).
-
-    Of a rank-one change, determinant and inverse are known.
-    """
+    """Log density of N(0, γ²I + ν²wwᵀ) at `step`, a rank-one change, without (2π)^(-d/2)."""
     d = step.size
     ratio = nu / gamma
     excess = ratio * ratio * squared_norm(direction)
@@ -247,10 +242,7 @@ def derived(state, parameters, work):
 
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Learn C, draw z and its directions from the past; tune γ while there are none, ν_j then.
-
-    Returns whether C, z and the bandwidth stayed as they were.
-    """
+    """Learn C, draw z and its directions; tune γ before, then ν_j; return whether C, z stayed."""
     subsample, is_new = parameters.subsample, False
     if subsample.m[0] > 0:
         tune_direction(parameters, tuning, work.chosen[0], accept_prob)
@@ -268,10 +260,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 
 @jit
 def tune_direction(parameters, tuning, j, accept_prob):
-    """Tune log ρ_j, by its own count; it settles at its mean over the end.
-
-    What would bring ν_j below its bound is taken from γ instead.
-    """
+    """Tune log ρ_j by its own count, and settle; what is below its bound is taken from γ."""
     log_rho, scale, t = parameters.log_rho, tuning.nu.scale, tuning.t[0]
     eta = gain(GOOD_GUESS + tuning.counts[j])
     wanted = log_rho[j] + eta * (accept_prob - scale.target_accept)
@@ -317,10 +306,7 @@ def give_up(parameters, j):
 
 @jit(allocates=True)
 def guess_nu(parameters, tuning, work, s):
-    """Set for each direction the ν₀_j of a walk in one dimension; ρ_j stays, by rank.
-
-    ν₀_j² times the mean of |w_j|² over points of z is (2.38 s)².
-    """
+    """Set ν₀_j so that ν₀_j² times the mean of |w_j|² over points of z is (2.38 s)²; ρ_j stays."""
     subsample, probabilities = parameters.subsample, parameters.probabilities
     m, log_nu0 = subsample.m[0], parameters.log_nu0
     n = min(m, N_CENTRES)
@@ -391,16 +377,13 @@ class PCAKAM(kam.LearnedSubsample):
     Notes
     -----
     The statistic ``scaling`` is :math:`\sum_j \omega_j \nu_j`. Tuning has the phases of
-    :class:`.KAM`. Times at which z and its directions are learned grow by a factor of at least
-    1.5, since that takes an eigenvalue problem of size m. Subspace iteration solves it. ω_j is
-    proportional to the eigenvalue; each ν_j is tuned by its own acceptance, and carried over by
-    rank. Where it is at its lower bound, and acceptance still too low, γ gives way, unless it was
-    given. The default of ``target_accept`` is 0.44, as in one dimension, which is what ν_j moves.
-    The walk before has that of :class:`.GAM`.
+    :class:`.KAM`. z and its directions are learned at times that grow by a factor of 1.5, since
+    that takes an eigenvalue problem of size m. ω_j is proportional to the eigenvalue; each ν_j is
+    tuned by its own acceptance to ``target_accept``, 0.44 by default, as in one dimension. Where it
+    is at its lower bound, and acceptance still too low, γ gives way, unless it was given.
 
     Deviation: the proposal density in the acceptance ratio is that given the direction drawn. That
-    of the mixture over all directions, as in the paper, leaves the posterior invariant as well, but
-    takes longer. The experiments of docs/kam.md measure it.
+    of the mixture, as in the paper, takes longer; see docs/kam.md.
 
     References
     ----------
@@ -430,7 +413,9 @@ class PCAKAM(kam.LearnedSubsample):
         scaling_bounds=None,
         **common,
     ):
-        self.settings = checked_kernel_options(kernel, n_subsample, gamma, whiten, scaling_bounds)
+        self.settings = kam.checked_kernel_options(
+            kernel, n_subsample, gamma, whiten, scaling_bounds
+        )
         n_components = checked_integer("n_components", n_components, at_least=1)
         self.settings["n_components"] = n_components
         super().__init__(vars, **common)

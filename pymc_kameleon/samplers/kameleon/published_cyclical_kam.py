@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.arrays import allocate, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
 from pymc_kameleon.core.history import choose
 from pymc_kameleon.core.jit import jit
@@ -21,9 +21,13 @@ from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape
 from pymc_kameleon.samplers.kameleon import kam
-from pymc_kameleon.samplers.kameleon.kam import checked_redraw_decay
+from pymc_kameleon.samplers.kameleon.kam import (
+    KERNELS,
+    checked_cycle,
+    checked_kernel_options,
+    checked_redraw_decay,
+)
 from pymc_kameleon.samplers.kameleon.kernels import Matern, bandwidth_rule
-from pymc_kameleon.samplers.kameleon.options import KERNELS, checked_cycle, checked_kernel_options
 from pymc_kameleon.samplers.kameleon.rkhs import FIXED
 from pymc_kameleon.samplers.kameleon.subsample import Subsample, fill_with_noise
 from pymc_kameleon.samplers.random_walk import walk
@@ -34,14 +38,12 @@ from pymc_kameleon.step.options import checked_number, checked_schedule
 # ---- state and parameters -----------------------------------------------------------------------
 
 
-class State(NamedTuple):
-    """What the next transition needs: as in KAM, and the cycle."""
-
-    x: floats("d")
-    logp: floats(1)
-    local: kam.Local
-    position: integers(1)  # transitions of Sampling since the last Exploration
-    nu: floats(2)  # ν_t of the last transition, and ν_exp
+State = extended(
+    "State",
+    kam.State,
+    position=integers(1),  # transitions of Sampling since the last Exploration
+    nu=floats(2),  # ν_t of the last transition, and ν_exp
+)
 
 
 class Parameters(NamedTuple):

@@ -19,22 +19,14 @@ FIXED, MEDIAN, KNN = range(3)
 class Kernel(NamedTuple):
     """A kernel as compiled code takes it.
 
-    With r = |x − z|, σ the bandwidth, v the order and u = √(2v) r/σ, they are
+    With r = |x − z|, σ the bandwidth, NaN until it is known, v the order and u = √(2v) r/σ, they
+    are
 
     * Gaussian, exp(−r²/2σ²);
-    * Matérn, M_v(u) with M_a(u) = 2^{1−a}/Γ(a) u^a K_a(u);
+    * Matérn, M_v(u) with M_a(u) = 2^{1−a}/Γ(a) u^a K_a(u), 0 from √u = `reach` on;
     * linear, xᵀz.
 
-    Attributes
-    ----------
-    family : int
-    order : float
-    reach : float
-        √u from which on the Matérn kernel is taken for 0.
-    table : (n + 1, 4) float64
-        M_{v−1}, M_v and their derivatives by √u, evenly spaced in √u from 0 to `reach`.
-    bandwidth : (1,) float64
-        σ; NaN until it is known.
+    The table (n + 1, 4) has M_{v−1}, M_v and their derivatives by √u, evenly spaced in √u.
     """
 
     family: int
@@ -96,22 +88,11 @@ def squared_distances(z, n, x, r2):
 
 @fast_jit
 def kernel_covariance(kernel, z, m, x, covariance, v):
-    """Write S(x) = M H Mᵀ [KAM, proposition 2] into `covariance`.
+    """Write S(x) = M H Mᵀ [KAM, proposition 2] into `covariance` (d, d).
 
-    M = 2[∇ₓk(x, z₁) … ∇ₓk(x, z_m)] and H = I − 1 1ᵀ/m, so with v_i = 2c_i(z_i − x),
-    S = Σ v_i v_iᵀ − (Σ v_i)(Σ v_i)ᵀ/m. H is never formed.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    z : (d, n) float64
-        Points in the first m columns.
-    m : int
-    x : (d,) float64
-    covariance : (d, d) float64
-        Output.
-    v : (d + 1, n) float64
-        Work array.
+    M = 2[∇ₓk(x, z₁) … ∇ₓk(x, z_m)] and H = I − 1 1ᵀ/m, so with v_i = 2c_i(z_i − x), S = Σ v_i v_iᵀ
+    − (Σ v_i)(Σ v_i)ᵀ/m. H is never formed. Points are the first m columns of z (d, n); `v` (d + 1,
+    n) is scratch.
     """
     d = x.size
     weight = v[d]
@@ -169,10 +150,7 @@ def centred_gram(kernel, z, m):
 
 @jit(allocates=True)
 def median_distance(z, m, n_pairs):
-    """Median distance between the first m columns of z (d, n), which are in random order.
-
-    Estimated from at most `n_pairs` pairs of columns, zeros left out; 0 if there are none.
-    """
+    """Median of positive distances between columns of z, of at most `n_pairs`; 0 without any."""
     distances = np.empty(n_pairs)
     n = 0
     for lag in range(1, m):
@@ -198,10 +176,7 @@ def median(values):
 
 @jit
 def smallest(values, k):
-    """Return the smallest number but k, by Hoare's selection, which reorders the array.
-
-    NumPy's sort, median and partition take numba a second to compile.
-    """
+    """Return the smallest number but k, by Hoare's selection in place: quick to compile."""
     low, high = 0, values.size - 1
     while low < high:
         pivot, i, j = values[(low + high) // 2], low, high

@@ -1,7 +1,6 @@
 """The subsample of a chain's past by which KAM and its relatives propose, and how it is learned.
 
-Source: Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive
-Metropolis-Hastings", ICML 2014, here [KAM].
+Source: [KAM], as in kam.py.
 
 Symbols: z = {z₁ … z_m} the subsample, in coordinates that are whitened by C, γ the scale of
 exploration in them, s the scale of one such coordinate, t the transition, n the number of tuning
@@ -41,11 +40,7 @@ class Subsample(NamedTuple):
 
 
 class SubsampleTuning(NamedTuple):
-    """What tuning remembers.
-
-    Before `n_walk` the chain is an adaptive random walk; until `n_learning` z is redrawn; in the
-    rest only scales are tuned.
-    """
+    """What tuning remembers: before `n_walk` of a walk; z is redrawn until `n_learning`."""
 
     n_walk: int
     n_learning: int
@@ -60,11 +55,7 @@ class SubsampleTuning(NamedTuple):
 
     @classmethod
     def start(cls, scales, n_tune, m, target_accept, kernel, whiten, **options):
-        """Return the first Subsample, without a z, and this.
-
-        `m` is the number of its points, `target_accept` that of the walk, `kernel` a Kernel,
-        `options` are the fields from `gamma` to `bandwidth_share`.
-        """
+        """Return the first Subsample, without a z, and this, for m points and a walk's target."""
         d = scales.size
         first = scales if whiten else np.ones(d)
         shape, shape_tuning = ShapeTuning.start(first, n_tune, target_accept, best_scale(d))
@@ -86,10 +77,7 @@ class SubsampleTuning(NamedTuple):
 
 @jit
 def follow(x, subsample, tuning, accept_prob, v):
-    """Learn C from x, the state after transition t; without a z, tune γ as a walk's scale.
-
-    `tuning` has fields t, n and `past`, a SubsampleTuning. `v` (d,) is scratch.
-    """
+    """Learn C from x; without a z, tune γ as a walk's scale. `tuning` has t, n and `past`."""
     t, n, past = tuning.t[0], tuning.n, tuning.past
     if subsample.m[0] > 0:
         learn_moments(past.shape.moments, x, t, v)
@@ -121,12 +109,7 @@ def follow_gamma(subsample, tuning):
 
 @jit(allocates=True)
 def draw(subsample, tuning, u, rng):
-    """Draw z from the newest half of the past, and with it C, the bandwidth and γ.
-
-    Returns s, by which further scales are guessed: the median distance between points of z over
-    √(2d). It is 0, and nothing was done, without 2d+2 distinct points to learn from. `u` (d,) is
-    scratch.
-    """
+    """Draw z from the newest half of the past, with C, bandwidth and γ; return s, 0 without z."""
     past, z = tuning.past, subsample.z
     points = past.history.points
     d = points.shape[1]

@@ -1,8 +1,7 @@
 """How long KAM takes to come back from where its past is outermost, and what it warns of then.
 
-Away from z the proposals of KAM are small, so that it seldom goes far out, and stays there for
-long. A run without such a stay looks as good as any: its draws do not tell what they miss. What
-tuning has seen does.
+Away from z proposals are small, so that a chain seldom goes far out, and stays there for long. A
+run without such a stay looks as good as any; what tuning has seen tells.
 
 Symbols: as in kam.py; ū the mean of the past, in whitened coordinates.
 """
@@ -46,10 +45,7 @@ def explain_way_back(step, subsample, gamma, nu):
 
 
 def transitions_back(history, subsample, gamma, nu):
-    """Return the mean of |u − ū|²/tr R(u) over the outermost points of the past.
-
-    NaN if there is none, or a coordinate has never moved.
-    """
+    """Return the mean of |u − ū|²/tr R(u) over the outermost past; NaN if nothing has moved."""
     points, factor = history.points[slice(*recent(history))], np.tril(subsample.shape.factor)
     if len(points) == 0 or not factor.diagonal().min() > 0:
         return np.nan

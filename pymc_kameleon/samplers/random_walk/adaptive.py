@@ -10,7 +10,7 @@ target, t the transition, n the number of tuning transitions.
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.core.arrays import extend
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy_matrix
@@ -23,25 +23,25 @@ from pymc_kameleon.core.moments import (
 )
 from pymc_kameleon.core.scaling import settle_scale
 from pymc_kameleon.core.shape import learn_shape, set_to_best, tune_scale_of
-from pymc_kameleon.samplers.control_variates import table
-from pymc_kameleon.samplers.control_variates.option import KeepsControls
-from pymc_kameleon.samplers.control_variates.tally import TABLE_ROWS, Controls, tally_size
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
-from pymc_kameleon.samplers.random_walk import controlled
-from pymc_kameleon.samplers.random_walk.walk import Tuning, allocate_walk, start_walk, transition
-from pymc_kameleon.step.learned import learned_walk, proposal_of_walk
-from pymc_kameleon.step.options import checked_choice, checked_scaling_bounds, checked_schedule
+from pymc_kameleon.samplers.random_walk import controls
+from pymc_kameleon.samplers.random_walk.walk import allocate_walk, transition
+from pymc_kameleon.step.groups import CONTROL_VARIATES
+from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, learned_walk, proposal_of_walk
+from pymc_kameleon.step.options import (
+    checked_bool,
+    checked_choice,
+    checked_scaling_bounds,
+    checked_schedule,
+)
 
 # ---- AM: λ = 2.38²/d ----------------------------------------------------------------------------
 
 
 @jit
 def am_adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Learn Σ from the state after the move [AT, algorithm 2].
-
-    Until Σ is seeded, this is RWM with the shape that it starts with.
-    """
+    """Learn Σ from the state after the move [AT, algorithm 2]; before it is seeded, this is RWM."""
     t, moments = tuning.t[0], tuning.shape.moments
     eta = tune_then_fix(parameters, tuning.shape, state.x, accept_prob, t)
     if eta > 0.0 and tuning.on_factor:
@@ -54,10 +54,7 @@ def am_adapt(state, parameters, tuning, work, accept_prob, rng):
 
 @jit
 def tune_then_fix(parameters, tuning, x, accept_prob, t):
-    """Tune λ as long as Σ is seeded afresh, so that a far start is left behind; then fix it.
-
-    Returns η, or 0 if Σ is not to follow its recursion: it was seeded afresh, or never.
-    """
+    """Tune λ as long as Σ is seeded, then fix it; return η, 0 if Σ is not to follow it."""
     moments = tuning.moments
     if moments.seeding[1] == 0 or t < moments.n_fast:
         tune_scale_of(parameters, tuning, accept_prob, t)
@@ -178,13 +175,11 @@ def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
     return True  # what is derived is of use after tuning only
 
 
-# ---- GAM that keeps control variates -------------------------------------------------------------
-
-CONTROLLED_GAM = Algorithm(controlled.transition, gam_adapt, controlled.derived, controlled.report)
+CONTROLLED_GAM = Algorithm(controls.transition, gam_adapt, controls.derived, controls.report)
 """GAM's algorithm with control variates."""
 
 
-class GAM(KeepsControls, LearnedShape):
+class GAM(LearnedShape):
     r"""Global adaptive Metropolis: a random walk with the posterior's own covariance, scale tuned.
 
     .. math:: y = x + \sqrt{\lambda}\, L \xi, \qquad \xi \sim N(0, I), \quad LL^\top = \Sigma
@@ -206,12 +201,11 @@ class GAM(KeepsControls, LearnedShape):
 
     Notes
     -----
-    The statistic ``scaling`` is √λ. Before the first draw an optimiser goes to the posterior, by at
-    most 60 d evaluations, and L starts with the shape there. Σ is seeded from the newest half of
-    the past, at doubling times up to half of tuning. In between and afterwards it follows [AT],
-    algorithm 4, in O(d²). In ``pk.sample`` the chains pool it.
-    Deviations: [AT] leaves η open, and has no seeding, without which the way from a far start
-    stays in Σ. See docs/random_walk.md.
+    The statistic ``scaling`` is √λ. Before the first draw an optimiser goes to the posterior. Σ is
+    seeded from the newest half of the past, at doubling times up to half of tuning, and otherwise
+    follows [AT], algorithm 4, in O(d²). In ``pk.sample`` the chains pool it. Deviations: [AT]
+    leaves η open, and has no seeding, without which the way from a far start stays in Σ. See
+    docs/random_walk.md.
 
     Examples
     --------
@@ -221,6 +215,7 @@ class GAM(KeepsControls, LearnedShape):
     """
 
     name = "gam"
+    kept_group = CONTROL_VARIATES
     proposal = staticmethod(proposal_of_walk)
     algorithm = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
 
@@ -236,29 +231,50 @@ class GAM(KeepsControls, LearnedShape):
         self.settings = {
             "learning_rate": checked_rate(learning_rate),
             "scaling_bounds": checked_scaling_bounds(scaling_bounds),
-            "control_variates": control_variates,
+            "control_variates": checked_bool("control_variates", control_variates),
         }
         if control_variates:
-            self.algorithm, self.stats = CONTROLLED_GAM, controlled.Stats
+            self.algorithm, self.stats = CONTROLLED_GAM, controls.Stats
+            if common.get("keep_adapting"):
+                raise ValueError(
+                    "control_variates is impossible with keep_adapting: their mean is 0 only while "
+                    "the proposal stays as it is."
+                )
         super().__init__(vars, **common)
+        if control_variates and not self.layout.covers_all:
+            raise ValueError(
+                "control_variates needs GAM to move all variables, not only "
+                f"{list(self.var_names)}: leave it out beside other steps."
+            )
 
     def _allocate(self, scales, n_tune):
         if not self.settings["control_variates"]:
             return allocate_walk(self, scales, n_tune)
-        d = scales.size
-        shape, shape_tuning = start_walk(self, scales, n_tune)
-        controls = allocate(Controls, {"d": d, "grid": TABLE_ROWS})
-        parameters = allocate(controlled.Parameters, {"d": d}, **shape._asdict(), controls=controls)
-        tuning = allocate(Tuning, {"d": d}, n=n_tune, shape=shape_tuning, on_factor=False)
-        state = allocate(controlled.State, {"d": d, "tally": tally_size(d)})
-        return state, parameters, tuning, allocate(controlled.Work, {"d": d})
+        sizes = {"d": scales.size, "tally": controls.tally_size(scales.size)}
+        state, shape, tuning, work = allocate_walk(self, scales, n_tune)
+        return (
+            extend(state, controls.State, sizes),
+            extend(shape, controls.Parameters, sizes),
+            tuning,
+            extend(work, controls.Work, sizes),
+        )
 
-    def _normal(self):
-        scale = np.exp(self.parameters.log_scale[0])
-        return self.tuning.shape.moments.mean, table.walk(scale)
+    def stop_tuning(self):
+        """Freeze the proposal, and prepare the control variates that belong to it."""
+        super().stop_tuning()
+        if self.settings["control_variates"]:
+            parameters, mean = self.parameters, self.tuning.shape.moments.mean
+            scale = np.exp(parameters.log_scale[0])
+            controls.prepare(parameters.controls, mean, parameters.factor, scale)
+            with np.errstate(divide="ignore", invalid="ignore"):  # of what never moves
+                controls.derived(self.state, parameters, self._work)
 
     def _learned(self):
-        return learned_walk(self) | self._learned_mean()
+        learned = learned_walk(self)
+        if self.settings["control_variates"]:
+            mean = self.parameters.controls.mean
+            learned["mean"] = Quantity((COORDINATE,), mean, "Of the posterior.", UNITS)
+        return learned
 
     def _tuned_scales(self):
         return tuned_scale(self.parameters, self.tuning.shape)

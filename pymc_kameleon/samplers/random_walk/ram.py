@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.arrays import allocate, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
@@ -24,7 +24,7 @@ from pymc_kameleon.core.scaling import ScaleTuning, set_scale
 from pymc_kameleon.core.shape import ShapeTuning, learn_shape
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
-from pymc_kameleon.samplers.random_walk.walk import State, start_walk, transition
+from pymc_kameleon.samplers.random_walk.walk import State, Work, start_walk, transition
 from pymc_kameleon.step.learned import learned_walk, proposal_of_walk
 from pymc_kameleon.step.options import checked_scaling_bounds
 
@@ -38,15 +38,8 @@ class RAMTuning(NamedTuple):
     scale: ScaleTuning
 
 
-class RAMWork(NamedTuple):
-    """Scratch: the walk's, and a factor."""
-
-    x: floats("d")
-    xi: floats("d")
-    step: floats("d")
-    y: floats("d")
-    v: floats("d")
-    factor: floats("d", "d")
+RAMWork = extended("RAMWork", Work, factor=floats("d", "d"))
+"""Scratch: the walk's, and a factor."""
 
 
 @jit

@@ -25,10 +25,7 @@ class State(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """What tuning remembers: the transition t of n, μ and Σ.
-
-    `on_factor` is whether AM's recursion is that on L.
-    """
+    """What tuning remembers: t of n, μ and Σ; `on_factor` is whether AM's recursion is on L."""
 
     t: integers(1)
     n: int
@@ -63,12 +60,12 @@ def walk(target, state, scale, factor, work, rng):
     return accept(target, state, work.y, log_density(target, work.y), 0.0, rng)
 
 
-def start_walk(step, scales, n_tune, target_accept=None):
+def start_walk(step, scales, n_tune):
     """Return the first Shape and ShapeTuning of a walk that learns its covariance."""
     return ShapeTuning.start(
         scales,
         n_tune,
-        step.target_accept if target_accept is None else target_accept,
+        step.target_accept,
         best_scale(scales.size),
         step.settings.get("scaling_bounds"),
         step.settings.get("learning_rate") or UNSET,

@@ -1,11 +1,8 @@
 """SurrogateMetropolis: moves that a fitted log-density proposes.
 
-``metropolis``, ``proposal``   the sampler, and what it proposes
-``density``, ``fit``           the surrogate, compiled; how it is fitted
-``learning``, ``archive``      what is learned while tuning, and from which points
-``active``                     the first evaluations, chosen by a Gaussian process
-``inner_chain``, ``effort``    settings of the inner chain; how much is computed
-``problems``                   what is said of it
-``moves``, ``emulator``        from a result: its moves and new runs; the surrogate itself
-``second``                     surrogates that learn after tuning, too
+``metropolis``, ``proposal`` the sampler, and what it proposes ``density``, ``fit`` the surrogate,
+compiled; how it is fitted ``learning``, ``archive`` what is learned while tuning, and from which
+points ``active`` the first evaluations, chosen by a Gaussian process ``inner_chain``, ``effort``
+settings of the inner chain; how much is computed ``problems`` what is said of it ``moves``,
+``emulator`` from a result: its moves and new runs; the surrogate itself
 """

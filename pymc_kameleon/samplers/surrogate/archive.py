@@ -73,7 +73,7 @@ def worth_fitting(u, f, most, rng):
 def scored(is_move):
     """Return the points whose errors count: those of moves, if there are enough of them.
 
-    The way to the posterior has made points in lines and close together, which are easy to predict.
+    Others, in lines and close together, are easy to predict.
     """
     return is_move if np.count_nonzero(is_move) >= ENOUGH_MOVES else np.ones(len(is_move), bool)
 

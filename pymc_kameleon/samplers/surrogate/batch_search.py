@@ -12,16 +12,8 @@ from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 class BatchSearch:
     """The way of a chain from its start, by a generator that `begin` is given.
 
-    Parameters
-    ----------
-    start : (d,) float64
-    seed : int
-        Of `rng`, which the generator draws from.
-
-    Attributes
-    ----------
-    rows : list of (d + 1,) float64
-        Each point that was evaluated, and its log-density.
+    It draws from `rng`. `rows` are the points that were evaluated, with their log-densities, (d +
+    1,).
     """
 
     def __init__(self, start, seed):

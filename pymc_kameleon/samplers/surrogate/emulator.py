@@ -136,22 +136,15 @@ def is_of_surrogate(dt):
     return has_fitted and EMULATOR_MOVES not in dt.children
 
 
-def emulator_of(dt, chain=None):
-    """Return the Emulator of a result, of a chain or of the one with the least error."""
+def emulator_of(dt):
+    """Return the Emulator of a result, of the chain with the least error."""
     own = _learned_group(dt)
     fitted = own["surrogate_error"].notnull()
-    if chain is None and not fitted.any():
+    if not fitted.any():
         raise ValueError(
             "No surrogate was fitted in this result: nothing is learned with tune=0. Tune longer."
         )
-    if chain is None:
-        chain = own["surrogate_error"].where(fitted, np.inf).idxmin("chain").item()
-    elif chain not in own["chain"].values:
-        raise ValueError(f"chain must be one of {own['chain'].values.tolist()}, not {chain!r}.")
-    elif not fitted.sel(chain=chain):
-        raise ValueError(
-            f"No surrogate was fitted in chain {chain}: nothing is learned with tune=0."
-        )
+    chain = own["surrogate_error"].where(fitted, np.inf).idxmin("chain").item()
     emulator = emulator_from(own.sel(chain=chain))
     if {SURROGATE_MOVES, "sample_stats"} <= set(dt.children):
         x, logp = _draws(dt[SURROGATE_MOVES].to_dataset(), dt["sample_stats"]["lp"])
@@ -160,10 +153,7 @@ def emulator_of(dt, chain=None):
 
 
 def _draws(moves, logp):
-    """Return draws (n, d), unconstrained, and their log-densities (n,).
-
-    A draw is the end of its last move if it has the log-density of that, and otherwise its start.
-    """
+    """Return draws (n, d), the ends or starts of last moves, and their log-densities (n,)."""
     moves, logp = xr.align(moves, logp, join="inner")
     x = xr.where(moves["end_logp"] == logp, moves["end"], moves["start"])
     x = x.transpose(*logp.dims, COORDINATE).values.reshape(logp.size, -1)

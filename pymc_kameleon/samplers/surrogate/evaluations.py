@@ -1,9 +1,15 @@
-"""Evaluations of the log-density, as a result keeps them: a Dataset, a row for each."""
+"""Evaluations of the log-density: what a result keeps of them, and what a run takes up of these."""
+
+import logging
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.step.learned import COORDINATE
+
+_log = logging.getLogger("pymc_kameleon")
 
 MOST_ROWS, MOST_BYTES = 20_000, 2**27
 """What a result keeps of evaluations, at most; of more, some that are evenly spaced."""
@@ -17,24 +23,16 @@ OF_BEFORE = -1
 EVALUATION = "evaluation"
 """The dimension of rows."""
 
+MOST_REUSED = 2000
+"""Evaluations that a chain takes up, at most; of more, the best one and some that are evenly
+spaced."""
+
 
 def dataset_of(coordinates, tunings, exact, numbers, kept):
-    """Return the evaluations that chains have made, each point once, as a Dataset.
+    """Return the evaluations that chains of these numbers have made, each point once, as a Dataset.
 
-    Those that they have taken up of earlier runs come first.
-
-    Parameters
-    ----------
-    coordinates : list of str
-        Their names.
-    tunings : list of Tuning
-        Of each chain.
-    exact : (d,) bool
-        Coordinates in which the log-density is exactly quadratic.
-    numbers : list of int
-        Of the chains.
-    kept : list of Dataset
-        What each chain has kept of its draws, empty if that is nothing.
+    Those of earlier runs come first. `exact` (d,) are coordinates in which log π is quadratic;
+    `kept` has what each chain has kept of its draws, empty if that is nothing.
     """
     tuned = [tunings[0].known, *map(_remembered, tunings)]
     drawn = [np.column_stack([moves["end"], moves["end_logp"]]) for moves in kept]
@@ -68,10 +66,7 @@ def each_once(rows, d):
 
 
 def some_of_each(first, most):
-    """Return rows of two kinds, at most so many: those that are `first`, and then the others.
-
-    Of more, each kind has half of these or more, evenly spaced.
-    """
+    """Return at most so many rows, the `first` ones first; of more, half of each, evenly spaced."""
     own, others = np.flatnonzero(first), np.flatnonzero(~first)
     if len(first) > most:
         own = evenly(own, max(most // 2, most - len(others)))
@@ -90,3 +85,67 @@ def thinned(n, size):
     """Return which of n rows of so many bytes are kept."""
     most = max(1, min(MOST_ROWS, MOST_BYTES // size))
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))
+
+
+# ---- what a run takes up ------------------------------------------------------------------------
+
+
+class Reused(NamedTuple):
+    """What a step takes up of earlier runs."""
+
+    rows: np.ndarray  # (n, d + 1): x and log π
+    exact: np.ndarray  # (d,) bool, coordinates in which log π is exactly quadratic
+    n_calls: int = 0  # evaluations to see that log π is the same
+
+    @classmethod
+    def nothing(cls, d):
+        """Return what a step takes up without earlier runs."""
+        return cls(np.zeros((0, d + 1)), np.zeros(d, bool))
+
+
+def reused_by(step, datasets):
+    """Return the Reused of Datasets of evaluations; a ValueError says why they are of no use."""
+    own, d = step.layout.coordinates(), step.layout.d
+    for data in datasets:
+        names = data[COORDINATE].values.tolist()
+        if names != list(own):
+            raise ValueError(
+                f"evaluations are of the coordinates {', '.join(names)}, and this model has "
+                f"{', '.join(own)}. pk.SurrogateMetropolis takes up those of the same model alone."
+            )
+    rows = [np.column_stack([data["z"], data["logp"]]) for data in datasets]
+    rows = each_once(np.concatenate(rows), d)
+    rows = rows[~np.isnan(rows[:, d])]
+    if not np.isfinite(rows[:, d]).any():
+        raise ValueError("evaluations have no finite log-density: there is nothing to take up.")
+    best = rows[np.argmax(rows[:, d])]
+    rows = rows[evenly(np.arange(len(rows)), MOST_REUSED)]
+    rows = each_once(np.concatenate([best[None], rows]), d)
+    exact = [data["exact"].values.astype(bool) for data in datasets if "exact" in data]
+    return Reused(rows, np.any([np.zeros(d, bool), *exact], axis=0), _check_values(step, rows))
+
+
+def _check_values(step, rows):
+    """Raise a ValueError if log π is not what it was at two points; return how many there are."""
+    order = np.argsort(-rows[:, -1], kind="stable")[: np.isfinite(rows[:, -1]).sum()]
+    chosen = rows[np.unique(order[[0, len(order) // 2]])]
+    _log.info(
+        "Evaluating the log-density %s at points of evaluations that are reused, to see that it is "
+        "the same. n_logp does not count this.",
+        "once" if len(chosen) == 1 else "twice",
+    )
+    log_density = step.log_density.copy()
+    log_density.read_data()
+    for row in chosen:
+        x, before = row[:-1].copy(), row[-1]
+        now = log_density(x)
+        if not np.isclose(now, before, rtol=REPEATABLE, atol=REPEATABLE):
+            where = ", ".join(
+                f"{k} = {v:.6g}" for k, v in zip(step.layout.coordinates(), x, strict=True)
+            )
+            raise ValueError(
+                f"The log-density is not what it was in evaluations: at {where} it was "
+                f"{before:.8g}, and is {now:.8g} now. Leave evaluations out, or take those of this "
+                "model, with the same data and priors."
+            )
+    return len(chosen)

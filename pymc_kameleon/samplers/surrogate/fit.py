@@ -1,10 +1,8 @@
 """The fit of a surrogate to all that was evaluated, by a Gaussian process.
 
 f is modelled as a base, −½|u|² or lt(u), plus a polynomial and a Gaussian process with a Cauchy
-kernel: both at once, so that what is smooth is extrapolated as a polynomial and the rest follows
-the points. Low log-densities matter less: their noise is larger. What cannot be known beforehand,
-base, length, amplitude, noise, is chosen by leave-one-out errors, which a Gaussian process gives in
-closed form [RW, section 5.4.2].
+kernel, both at once. Low log-densities matter less: their noise is larger. Base, length, amplitude
+and noise are chosen by leave-one-out errors [RW, section 5.4.2].
 
 Source: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), here [RW].
 
@@ -65,12 +63,7 @@ class Hyper(NamedTuple):
 
 
 def fit_quadratic(surrogate, u, f, counts, nu, level=0.0):
-    """Fit a surrogate without kernels, which costs a fraction of one with them; else as `fit`.
-
-    Returns
-    -------
-    error : float
-    """
+    """Fit a surrogate without kernels, which costs a fraction, else as `fit`; return its error."""
     problem = _Problem(u, f - level, counts, nu)
     coefficients, error = problem.quadratic()
     if coefficients is not None:
@@ -80,31 +73,11 @@ def fit_quadratic(surrogate, u, f, counts, nu, level=0.0):
 
 
 def fit(surrogate, u, f, counts, hyper, nu, effort, level=0.0):
-    """Fit a surrogate to log-densities f (n,) at points u (n, d).
+    """Fit a surrogate to log-densities f (n,) at points u (n, d); return the Hyper and its error.
 
-    Parameters
-    ----------
-    surrogate : Surrogate
-        Is filled in, unless rounding forbids the fit.
-    u : (n, d) float64
-        At most as many as it has centres.
-    f : (n,) float64
-    counts : (n,) bool
-        Whether the error at a point counts for the choice.
-    hyper : Hyper
-        Where the choice begins.
-    nu : float
-        ν of the t density.
-    effort : Effort
-        What it may cost.
-    level : float
-        What f typically is; points where it is lower matter less.
-
-    Returns
-    -------
-    hyper : Hyper
-    error : float
-        Its leave-one-out error: a weighted mean, in units of log-density; infinite without a fit.
+    The choice begins at `hyper`, with as much `effort`; errors at points that `counts` (n,) leaves
+    out do not matter. `level` is what f typically is. The error is leave-one-out, in log-density,
+    and infinite if rounding forbids the fit; then the surrogate is left as it is.
     """
     few, f = slice(effort.n_scored), f - level
     problem = _Problem(u[few], f[few], counts[few], nu)
@@ -203,10 +176,7 @@ class _Problem:
         return self.scored @ np.minimum(np.abs(errors), LARGEST_ERROR)
 
     def quadratic(self):
-        """Return the coefficients of a fit without kernels, and its leave-one-out error.
-
-        By the normal equations, as there are fewer coefficients than points.
-        """
+        """Return coefficients and error of a fit without kernels, by the normal equations."""
         noise = self.noise(QUADRATIC_NOISE, QUADRATIC_RANGE)
         residual = self.f + np.sum(self.u * self.u, axis=1) / 2
         weighted = self.features / noise[:, None]

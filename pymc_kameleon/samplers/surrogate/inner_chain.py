@@ -52,10 +52,7 @@ def log_likelihood(u, nu):
 
 
 def inner_settings(surrogate, u, effort, rng):
-    """Return θ, the share of reference moves and M, by chains from u (n, d).
-
-    And the share of their steps that end where h is lowest.
-    """
+    """Return (θ, share, M) by chains from u (n, d), and the share of steps where h is lowest."""
     starts, most = u[rng.integers(len(u), size=N_STARTS)], effort.most_inner
 
     def jump(angle, share):
@@ -78,18 +75,10 @@ def inner_settings(surrogate, u, effort, rng):
 
 
 def settle_inner(surrogate, u, least_depth, effort, rng):
-    """Choose the bound of h, the highest one where the inner chain seldom is, and θ, share and M.
+    """Lower the bound of h, by `least_depth` or more, until the inner chain is seldom there.
 
-    It is lowered by `least_depth` or more.
-
-    In a thin, curved posterior most of the volume is beyond all that is known. There the bound
-    could hold most of the mass of s.
-
-    Returns
-    -------
-    depth : float
-        By how much the bound was lowered.
-    settings : tuple
+    In a thin, curved posterior most of the volume is beyond all that is known, and could hold most
+    of the mass of s. Return the depth, and θ, share and M.
     """
     fitted = surrogate.bounds[0]
     for depth, most in DEPTHS.items():

@@ -182,10 +182,7 @@ def linear_algebra():
 
 
 def fitted(surrogate, sample, hyper, nu, effort, chooses, middle):
-    """Fit the surrogate to (u, f, counts), going on from the last choice; return its error.
-
-    Where evaluations are cheap, a quadratic is enough unless kernels pay.
-    """
+    """Fit the surrogate, from the last choice on; return its error. A quadratic may be enough."""
     plain, n_terms = np.inf, n_coefficients(surrogate.rates.size)
     if effort.is_cheap and n_terms <= MOST_CENTRES:
         plain = fit.fit_quadratic(surrogate, *sample, nu, middle)
@@ -218,10 +215,7 @@ def acceptance(error):
 
 
 def move_lost_chains(chains):
-    """Move chains whose place has hardly any mass to where the best one is.
-
-    The mass is that of the normal which the way to the posterior has shown.
-    """
+    """Move chains whose place has hardly any mass, as the way has shown, to the best one's."""
     best = archive.best_warm_start(chains)
     for chain in chains:
         lost = best.tuning.mass[0] - chain.tuning.mass[0]
@@ -236,10 +230,7 @@ def move_lost_chains(chains):
 
 
 def shares_of(worth, least, costs=None):
-    """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d.
-
-    If they are not all as dear, their `costs` (4,) count.
-    """
+    """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
     if worth[:, 1].sum() == 0:
         return FIRST_SHARES
     e = mean_worth(worth)
@@ -260,9 +251,8 @@ def mean_worth(worth):
 def places_to_look(chain, seen, rng):
     """Return points u (n, d) where the fit is low, for a chain to evaluate, and stay where it is.
 
-    Without them a tail that no chain has come to stays unknown, and a chain that comes there after
-    tuning is stuck for long. They are on rays from states, along which one coordinate moves, alone
-    or with the others as they correlate with it.
+    Without them a chain that comes to an unknown tail after tuning is stuck for long. They are on
+    rays from states, along which one coordinate moves, alone or with others.
     """
     d, factor = chain.state.x.size, seen.factor
     n = min(int(LOOK_SHARE * chain.tuning.t[0] + rng.random()), MOST_LOOKS)
@@ -277,10 +267,7 @@ def places_to_look(chain, seen, rng):
 
 
 def draws_of_s(surrogate, n, rng):
-    """Return draws u (n, d) of s, for chains to look at: s may have mass that none has come to.
-
-    They are drawn from points of t, by their weights, each once.
-    """
+    """Return draws u (n, d) of s, from points of t by their weights, for chains to look at."""
     d, nu = surrogate.rates.size, surrogate.nu[0]
     if n == 0:
         return np.zeros((0, d))
@@ -309,10 +296,7 @@ def share_of_news(chains):
 
 
 def known_depth(chains, middle):
-    """Return by how much the bound of h may be lowered, by the newest moves; -inf if that is open.
-
-    Where h was still lower, nearly all points turned out to be as low, or to have next to no mass.
-    """
+    """Return by how much the newest moves allow to lower the bound of h; -inf if that is open."""
     u, f, _ = unseen_moves(chains)
     surrogate = chains[0].parameters.surrogate
     base = log_t(u, surrogate.nu[0])

@@ -1,8 +1,7 @@
 """A look for other modes, where evaluations are plenty, from wide starts about the one found.
 
-From each a short climb, of which most end in the mode that is known, and are given up as soon as
-that is seen. Where one ends elsewhere, and the log-density dips in between, the shape there tells
-whether it has mass. What was not found cannot be told.
+From each a short climb, which is abandoned where it comes to a known mode. Where one ends
+elsewhere, and the log-density dips in between, the shape there tells whether it has mass.
 
 Symbols: f the log-density, L the factor of the known mode's covariance, u the coordinates in which
 y = x + Lu.
@@ -22,7 +21,7 @@ from pymc_kameleon.step.warm_start.approach import (
     updated,
 )
 from pymc_kameleon.step.warm_start.quadratics import fit_shape
-from pymc_kameleon.step.warm_start.search import BudgetSpent, Search
+from pymc_kameleon.step.warm_start.search import BudgetSpent, Search, lower_of
 
 LOOK_SHARE, LEAST_FOR_LOOK, MOST_LOOKED = 0.1, 750, 800
 """Share of the evaluations by which a chain looks, of its own or of all that follow it; how many
@@ -67,25 +66,10 @@ def most_of_look(d):
 
 
 def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
-    """Look for other modes than that which is known.
+    """Look for other modes than `home`; return the new ones that have mass, and their Searches.
 
-    Parameters
-    ----------
-    logp : callable
-        Maps a point (d,) to a log-density.
-    home : Mode
-    most, most_for_shapes : int
-        Evaluations, for climbs and for the shapes of new modes.
-    rng : numpy.random.Generator
-    prior : (n, d) float64, optional
-        Draws of the prior, if that is proper: about every second time starts are the next of them.
-
-    Returns
-    -------
-    modes : list of Mode
-        Those that are new, and have mass.
-    searches : list of Search
-        Their points.
+    `most` and `most_for_shapes` are evaluations of climbs and of shapes. Of `prior` draws (n, d),
+    about every second start is the next ones.
     """
     known, new, searches = [home], [], []
     unseen = [] if prior is None else list(rng.permutation(prior))
@@ -112,8 +96,7 @@ def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
 def _start(search, known, unseen, rng):
     """Return a start, and f there; None if it is not finite, or nothing can be there.
 
-    It is that where f has fallen least, compared with normals. If it has fallen everywhere as if
-    what is known were normal, and all, nothing is there.
+    It is the point where f has fallen least, compared with normals about the known modes.
     """
     home, scale = known[rng.integers(len(known))], np.exp(rng.uniform(*np.log(SCALES)))
     alone = np.diag(np.linalg.norm(home.factor, axis=1))
@@ -197,6 +180,4 @@ def _shape(search, x, metric, rng):
     search.metric = metric
     search.evaluate(x)
     fit_shape(search, rng, False)
-    factor = np.linalg.qr(search.metric.T, mode="r").T
-    factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
-    return Mode(search.x, factor, search.f)
+    return Mode(search.x, lower_of(search.metric), search.f)

@@ -1,9 +1,6 @@
 """SurrogateMetropolis: moves that a fitted log-density proposes, and the true one accepts.
 
-Sources: Liu, Monte Carlo Strategies in Scientific Computing (2001), section 9.4.3, here [L];
-Christen & Fox, "Markov chain Monte Carlo using an approximation", Journal of Computational and
-Graphical Statistics 14 (2005), here [CF]; Karamanis et al., "Accelerating astronomical and
-cosmological inference with preconditioned Monte Carlo", MNRAS 516 (2022), for the reference move.
+Sources, as the class names them: [L] section 9.4.3, [CF], and [K] for the reference move.
 
 Symbols: x the position (d,), u = L⁻¹(x − μ), v the proposal in the same coordinates, π the
 posterior, s the surrogate, t the density of a multivariate t with ν degrees of freedom, θ the angle
@@ -39,7 +36,13 @@ from pymc_kameleon.samplers.surrogate.active.search import (
 from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
-from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED, dataset_of, each_once
+from pymc_kameleon.samplers.surrogate.evaluations import (
+    MOST_REMEMBERED,
+    Reused,
+    dataset_of,
+    each_once,
+    reused_by,
+)
 from pymc_kameleon.samplers.surrogate.look import (
     LEAST_FOR_LOOK,
     evaluations_of_look,
@@ -56,7 +59,6 @@ from pymc_kameleon.samplers.surrogate.proposal import (
     walk_from,
     x_of,
 )
-from pymc_kameleon.samplers.surrogate.reuse import Reused, reused_by
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.groups import SURROGATE_MOVES
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
@@ -331,15 +333,10 @@ class SurrogateMetropolis(KameleonStep):
     Notes
     -----
     A transition is of one of four kinds, with fixed probabilities: a random walk, a move that is
-    reversible with respect to a multivariate t [K], a move by the surrogate [L], and a wide one.
-    The wide one is by a power of the surrogate, and finds what the surrogate has not seen. With M =
-    1 a move by the surrogate is delayed acceptance [CF]. Each leaves the posterior invariant,
-    however bad the surrogate is; a bad one only costs acceptance. The probabilities, ``shares`` in
-    ``learned``, follow the squared distance that each kind moved while tuning. All keep some: walks
-    let a chain leave places where s is too low. M is the least number of inner
-    steps that takes the inner chain far from where it began, from 32 to 64. While tuning, some
-    transitions only evaluate a point in a tail, and stay where they are. If evaluations are not
-    expensive, M and the probabilities are those that bring most effective draws per microsecond.
+    reversible with respect to a multivariate t [K], a move by the surrogate [L], which with M = 1
+    is delayed acceptance [CF], and a wide one, by a power of the surrogate. Each leaves the
+    posterior invariant, however bad the surrogate is; a bad one only costs acceptance. While
+    tuning, some transitions only evaluate a point in a tail, and stay where they are.
 
     The statistics ``surrogate_accept`` and ``reference_accept`` are the mean acceptance
     probabilities of the draw's moves by the surrogate and by the t, NaN if there were none;
@@ -426,7 +423,8 @@ class SurrogateMetropolis(KameleonStep):
         sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": self._most_of_home + 20}
         known = self.known_before if self._remembers else None
         known = Reused.nothing(d) if known is None else known
-        sizes |= {"remembered": self._n_remembered(n_tune), "known": len(known.rows)}
+        remembered = min(1 + self.most_evaluations_of_way() + n_tune, MOST_REMEMBERED)
+        sizes |= {"remembered": remembered * self._remembers, "known": len(known.rows)}
         log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
         parameters = allocate(
             Parameters,
@@ -471,10 +469,6 @@ class SurrogateMetropolis(KameleonStep):
     def leads_from_best(self):
         """Whether the first chain, which the others follow, begins at the best of all starts."""
         return self._is_active
-
-    def _n_remembered(self, n_tune):
-        n = 1 + self.most_evaluations_of_way() + n_tune
-        return min(n, MOST_REMEMBERED) if self._remembers else 0
 
     def _usual_budget(self):
         return WARM_START_BUDGET * self._d * (1 if self.is_expensive else CHEAP_BUDGET)
@@ -602,11 +596,7 @@ class SurrogateMetropolis(KameleonStep):
         self.tuning.has_arrived[0] = True  # with however many evaluations
 
     def _go_home(self, q, logp, noted, rows):
-        """Go there with a process that chooses the points; or, where it does not, as others do.
-
-        With few evaluations in all, other chains begin at its draws of the posterior. `rows` gets
-        each point that is evaluated, and its log-density.
-        """
+        """Go there with a process that chooses the points, or as others do; `rows` gets them."""
         start, n = q[: self._d].copy(), 0
         begins, most = self.guide is None or not self.guide.is_known, self._budget_of_search()
         knows = len(self.tuning.known) > 0
@@ -746,7 +736,6 @@ class SurrogateMetropolis(KameleonStep):
         tuning, d, model = self.tuning, self._d, self.model
         is_led = self._has_few_evaluations and not self.is_one_of_many  # which it was to be
         return [
-            problems.explain_size(d, model),
             problems.explain_budget(is_led and tuning.n_home[0] == 2, d),
             problems.explain_lost(tuning.lost[0]),
             problems.explain_worth(tuning.worth, d, model, self.parameters.modes.n_modes[0] > 1),

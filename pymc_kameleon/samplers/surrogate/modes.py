@@ -1,8 +1,7 @@
 """Several modes: a mixture of t densities, one for each, from which reference moves are drawn.
 
-Without it chains would seldom come from a mode to another one. What is in a mixture was found
-before the first draw, see look.py. While tuning, it follows the states that chains have been in;
-after that it is frozen.
+What is in it was found before the first draw, see look.py. While tuning, it follows the states that
+chains have been in; after that it is frozen.
 
 Symbols: K modes, mode k with share w_k, mean m_k and factor L_k; ν the degrees of freedom.
 """
@@ -156,13 +155,7 @@ def share_what_was_found(chains):
 
 
 def learn_modes(chains):
-    """Let the mixture follow the states of chains that learn together.
-
-    Returns
-    -------
-    list of float
-        Shares of the states in each mode; empty if there is one mode.
-    """
+    """Let the mixture follow the states of chains; return shares of the modes, none if one."""
     first = chains[0]
     modes, found = first.parameters.modes, noted(first.tuning.found)
     if len(found) < 2:

@@ -109,13 +109,7 @@ def parameters_of(own):
 
 
 class Spread:
-    """Points of s, with weights: those of t, spread evenly, which have weights s/t.
-
-    Parameters
-    ----------
-    parameters : Parameters
-    rng : numpy.random.Generator
-    """
+    """Points of s, with weights: those of t, spread evenly, which have weights s/t."""
 
     def __init__(self, parameters, rng):
         self._parameters, self._most = parameters, None
@@ -123,10 +117,7 @@ class Spread:
         self._shifts = rng.random((SETS, 1, parameters.mean.size + 1))
 
     def more(self, n):
-        """Return more points (SETS, n, d), and their weights (SETS, n).
-
-        The sets are independent of each other, and n is a power of 2, as what there is already.
-        """
+        """Return more points (SETS, n, d), in independent sets, and weights; n is a power of 2."""
         p, even = self._parameters, (self._even.random(n) + self._shifts) % 1
         even, nu = np.clip(even, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY), p.surrogate.nu[0]
         g = gammaincinv(nu / 2, even[..., 0]) * 2 / nu
@@ -148,11 +139,7 @@ class Spread:
         return found
 
     def doubt(self, x):
-        """Return by how much log π may differ from log s at points x (n, d): standard deviations.
-
-        They are those of a Gaussian process that has the kernels of s, and their values at the
-        centres. A quadratic alone has no doubts.
-        """
+        """Return sds (n,) by which log π may differ from log s: of a process with its kernels."""
         p, n = self._parameters.surrogate, self._parameters.surrogate.n[0]
         if n == 0:
             return np.zeros(len(x))
@@ -221,8 +208,7 @@ def other_reference(parameters, scratch):
 def meet(parameters, scratch, rng):
     """Move v and other by M steps each, with the same random numbers, or until they meet.
 
-    Each is an inner chain of its own, as in metropolis.py, of power 1. Returns whether they met,
-    and how often s was evaluated.
+    Return whether they met, and how often s was evaluated.
     """
     surrogate, distances = parameters.surrogate, scratch.distances
     v, w, other, other_w = scratch.v, scratch.w, scratch.other, scratch.other_w
@@ -284,14 +270,7 @@ def compiled_runs():
 def ends_of_pairs(parameters, start, others, rng):
     """Run inner chains from x and from others (n, d), each pair with the same random numbers.
 
-    Returns
-    -------
-    ends, others : (n, d) float64
-        Where they end; where they began to be the same, if they met.
-    apart : (n,) bool
-        Whether they did not meet.
-    evaluated : int
-        How often s was evaluated.
+    Return where each ends, whether the pair did not meet (n,), and how often s was evaluated.
     """
     scratch = allocate(Scratch, {"d": start.shape[1], "m": parameters.surrogate.weights.size})
     ends, others = (np.array(points, np.float64, order="C") for points in (start, others))
@@ -358,10 +337,7 @@ class Certificate(NamedTuple):
 
 
 def certificate(moves):
-    """Return how close s is to π, a Certificate, of one move at least.
-
-    Of Moves, or others that have `log_w` (n,) and `accept_prob`.
-    """
+    """Return the Certificate of moves, one at least, which have `log_w` (n,) and `accept_prob`."""
     log_w = moves.log_w
     finite = np.isfinite(log_w)
     if not finite.any() or (log_w == np.inf).any():  # where s is 0, and π is not, is the worst case

@@ -1,14 +1,12 @@
-"""What SurrogateMetropolis warns of: size, few evaluations, lost chains, cost and worth."""
+"""What SurrogateMetropolis warns of: few evaluations, lost chains, cost and worth."""
 
 import logging
 import math
 
 import numpy as np
 
-from pymc_kameleon.core.quadratic import n_coefficients
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
-from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES
 from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS, SLOW, mean_worth
 from pymc_kameleon.samplers.surrogate.look import LEAST_FOR_LOOK
 from pymc_kameleon.step.messages import in_words
@@ -67,17 +65,6 @@ def say_search_failed(n, is_spent):
         "SurrogateMetropolis: a Gaussian process that chose %d points has not found the posterior; "
         "going on by line searches and BFGS.",
         n,
-    )
-
-
-def explain_size(d, model):
-    """Warn if there are more coordinates than a surrogate can learn all correlations of."""
-    if n_coefficients(d) <= MOST_CENTRES:
-        return ""
-    return (
-        f"a quadratic in {d} coordinates has {n_coefficients(d)} coefficients, and the surrogate "
-        f"is fitted to {MOST_CENTRES} points at most, so it may be poor. For so many use "
-        f"{'NUTS or pk.GadMALA' if has_gradient(model) else 'pk.GAM'}."
     )
 
 

@@ -1,16 +1,13 @@
 """The way from a chain's start to where the posterior is, and its shape there.
 
 For log-densities that have no gradient and are expensive. Each coordinate is searched first, which
-gives its scale. Where the log-density is exactly quadratic in many coordinates, as in the
-coefficients of a regression given its scale, a fit in these finds their maximum from however far.
-SciPy's BFGS goes the rest of the way, and quadratics that are fitted at the top give the shape.
-Nothing of this is a Markov chain: it is for tuning.
+gives its scale. Where the log-density is exactly quadratic in many coordinates, a fit in these
+finds their maximum from however far. SciPy's BFGS goes the rest of the way, and quadratics that are
+fitted at the top give the shape. Chains of one run need not all go the whole way: where f does not
+dip between a chain and the place to which another has come, it goes there.
 
-Chains of one run need not all go the whole way: where f does not dip between a chain and the place
-to which another has come, it goes there. With few evaluations in all it goes there without a look.
-
-Symbols: f the log-density, x the best point so far (d,), L the metric, u the coordinates in which
-y = x + Lu, H and g the Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a
+Symbols: f the log-density, x the best point so far (d,), L the metric, u the coordinates in which y
+= x + Lu, H and g the Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a
 quadratic, ρ the radius in u of the points that it is fitted to.
 """
 
@@ -31,6 +28,7 @@ from pymc_kameleon.step.warm_start.search import (
     BudgetSpent,
     Search,
     WarmStart,
+    lower_of,
 )
 
 WARM_START_BUDGET = 60
@@ -77,28 +75,11 @@ def evaluations_for_own_search(d):
 
 
 def approach(logp, start, rng, budget, rough=False, guide=None, unchecked=False):
-    """Find the posterior from a far start.
+    """Find the posterior from a far start, where logp is finite; return a WarmStart.
 
-    Parameters
-    ----------
-    logp : callable
-        Maps a point (d,) to a log-density; NaN counts as -inf.
-    start : (d,) float64
-        A point where it is finite.
-    rng : numpy.random.Generator
-    budget : int
-        Evaluations at most, besides that of the start.
-    rough : bool
-        Whether a rough shape is enough, as to a sampler that learns from every evaluation: that
-        saves a fifth of them, about.
-    guide : Guide, optional
-        The Guide of another chain.
-    unchecked : bool
-        Whether to go to the guide's place without a look at what is in between.
-
-    Returns
-    -------
-    WarmStart
+    `logp` maps a point (d,) to a log-density, and may be evaluated `budget` times more. A `rough`
+    shape is enough for a sampler that learns from every evaluation: that saves a fifth of them,
+    about. If `unchecked`, another chain's `guide` is followed without a look at what is in between.
     """
     search = Search(logp, start, budget)
     with threadpool_limits(1):  # on small matrices threads are slower, and differ in the last bit
@@ -109,8 +90,7 @@ def approach(logp, start, rng, budget, rough=False, guide=None, unchecked=False)
                 search.go_to(guide, search.evaluate(guide.x))
             elif not is_led or not _follows_guide(search, rng, guide):
                 _search_alone(search, rng, rough)
-        factor = np.linalg.qr(search.metric.T, mode="r").T
-    factor *= np.where(np.diag(factor) < 0, -1.0, 1.0)
+        factor = lower_of(search.metric)
     points, logps = np.array(search.points), np.array(search.logps)
     before = logps[: -LATE * start.size].max(initial=logps[0])
     has_jumped = guide is not None and search.x is guide.x  # which is no climb
@@ -151,10 +131,7 @@ def _follows_guide(search, rng, guide):
 
 
 def _go_where_exact(search, guide):
-    """Go to the guide's place in the coordinates where f is exactly quadratic, if it is on the way.
-
-    Returns these coordinates, as a mask.
-    """
+    """Go to the guide's place where f is exactly quadratic, if it is on the way; return where."""
     place, way = search.here(), np.where(guide.exact, guide.x - search.x, 0.0)
     t = np.array([0.4, 0.7, 1.0])
     f = np.array([search.evaluate(place[0] + one * way) for one in t])
@@ -168,10 +145,7 @@ def _go_where_exact(search, guide):
 
 
 def _climb_in_metric(search, guide):
-    """Climb with the guide's curvature, which BFGS corrects, until near a top or the guide's place.
-
-    SciPy's BFGS would begin with a step of length 1, and take a gradient at each trial.
-    """
+    """Climb with the guide's curvature, which BFGS corrects, until near a top or the guide."""
     d, origin, inverse = search.x.size, search.x, np.eye(search.x.size)
     goal = np.linalg.solve(guide.factor, guide.x - origin)
 
@@ -207,10 +181,10 @@ def updated(inverse, moved, change):
 
 
 def draw_near(found, logp, rng, tries=NEAR_TRIES):
-    """Return a point (d,) near the middle of a WarmStart: about a draw of the posterior.
+    """Return a point near the middle of a WarmStart: about a draw of the posterior.
 
-    It is drawn from the normal with its covariance, and accepted as Metropolis and Hastings
-    would from the middle; after so many tries it is the middle.
+    It is drawn from its normal, and accepted as by Metropolis and Hastings from the middle; after
+    so many tries it is the middle.
     """
     for _ in range(tries):
         z = rng.standard_normal(found.x.size)

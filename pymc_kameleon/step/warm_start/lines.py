@@ -11,8 +11,7 @@ from pymc_kameleon.step.warm_start.search import EXACT_LINE, ROUNDING, moved
 def sweep(search, rng, coordinates, most):
     """Maximise f along each coordinate in turn; learn its scale, and how well a parabola fits.
 
-    Of several lines that tells which has the largest range of f: within a small one rounding counts
-    as misfit, and what is far from its maximum looks straight.
+    Of several lines the one with the largest range tells: within a small one rounding is misfit.
     """
     for k in rng.permutation(coordinates):
         line = _Line(search, k)
@@ -86,8 +85,8 @@ class MassLine(_Line):
 def _exact_top(line, h):
     """Return scale, misfit and range of f if f is a parabola along the line; else None.
 
-    It goes through three points, h apart. A fourth one shows whether it is f: its top, or, if that
-    is near the first point, one that is two scales away.
+    It goes through three points, h apart; a fourth, at its top or two scales away, shows if it is
+    f.
     """
     t = np.array([0.0, -h, h])
     f = np.array([line[one] for one in t])

@@ -31,8 +31,8 @@ FIT_REACH = 0.05, 12.0
 def solve(search, rng, exact):
     """Maximise f in the coordinates in which it is exactly quadratic; then the mass in the others.
 
-    Returns the gain of log mass by the others, or -1 if there was no solution. Going by the mass
-    keeps out of the necks of funnels.
+    Return the gain of log mass by the others, or -1 without a solution; mass avoids necks of
+    funnels.
     """
     n = len(exact)
     n_points = n_coefficients(n) + 3
@@ -84,10 +84,7 @@ def is_still_right(search, rng, exact):
 
 
 def fit_shape(search, rng, known):
-    """Fit quadratics around the best point until one agrees with the metric.
-
-    If that is `known`, a few points decide whether a fit is necessary.
-    """
+    """Fit quadratics around the best point until one agrees with the metric, if that is `known`."""
     d, rho = search.x.size, FIT_RADIUS
     p = n_coefficients(d)
     for i in range(3 * SHAPE_FITS):

@@ -80,21 +80,10 @@ class Wanted(Exception):
 class RecordedLogp:
     """A log-density that records its values, so that an approach can go on after a pause.
 
-    The approach is repeated from its beginning, which takes no evaluations where values are known,
-    and with the same random numbers comes to the same end.
-
-    Parameters
-    ----------
-    logp : callable
-    values : (n, 1 + q) float64
-        What is known, then NaN; filled in. In each row the log-density, and what else is noted.
-    seconds : float
-        From the first new value on, after which `OutOfTime` is raised: what is repeated does not
-        count, as it may take longer than that itself.
-    outputs : (q,) float64, optional
-        What is noted besides, which an evaluation leaves here.
-    asks : bool, optional
-        Whether nothing is evaluated here: `Wanted` is raised where a value is not known.
+    The approach is repeated from its beginning: known values take no evaluation, and with the same
+    random numbers it comes to the same end. `values` (n, 1 + q) are what is known, then NaN: the
+    log-density, and what else an evaluation leaves in `outputs`. `OutOfTime` is raised so many
+    seconds after the first new value. If it `asks`, `Wanted` is raised where a value is not known.
     """
 
     def __init__(self, logp, values, seconds, outputs=NOTHING, asks=False):
@@ -175,6 +164,12 @@ class Search:
         if f > self.f:
             self.x, self.f = y, f
         return f
+
+
+def lower_of(factor):
+    """Return the lower triangular factor, of positive diagonal, of the same covariance."""
+    lower = np.linalg.qr(factor.T, mode="r").T
+    return lower * np.where(np.diag(lower) < 0, -1.0, 1.0)
 
 
 def moved(x, coordinates, step):

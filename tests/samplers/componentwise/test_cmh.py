@@ -24,10 +24,9 @@ def model():
 
 
 @pytest.mark.usefixtures("from_start")
-@pytest.mark.parametrize("order", ["systematic", "random"])
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 600])
-def test_cmh_with_adaptation(model, n, order):
-    step = pk.CMH(model=model, target_accept=0.3, order=order)
+def test_cmh_with_adaptation(model, n):
+    step = pk.CMH(model=model, target_accept=0.3)
     positions, found = run(step, n, tune=n, seed=2)
     expected, path = reference.tuned_cmh(
         log_density,
@@ -36,7 +35,6 @@ def test_cmh_with_adaptation(model, n, order):
         np.log(2.38 * SCALES),
         np.random.default_rng(2),
         target=0.3,
-        random_order=order == "random",
     )
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found["cmh_scaling"], np.exp(path), rtol=1e-9)

@@ -34,16 +34,14 @@ from pymc_kameleon.samplers.componentwise.sweeps import State
 # ---- a sweep of CMTM ------------------------------------------------------------------------
 
 
-def compare_sweeps(logp, m, n, random_order=False, power=2.9, seed=1, slow_power=None, single=()):
+def compare_sweeps(logp, m, n, power=2.9, seed=1, slow_power=None, single=()):
     """Make n sweeps of the compiled chain and of the slow one; return the latter."""
     scales = ladders(logp, m)
     singles = dict(zip(("n_single", "single"), single, strict=False))
-    chain = cmtm_chain(logp, scales, power, random_order, **singles)
+    chain = cmtm_chain(logp, scales, power, **singles)
     log_density, idle = LogDensity(logp), np.zeros(len(STARTS[logp]), int)
     power = power if slow_power is None else slow_power
-    expected_chain = reference.CMTM(
-        log_density, STARTS[logp], scales, power, random_order=random_order
-    )
+    expected_chain = reference.CMTM(log_density, STARTS[logp], scales, power)
     for name, value in singles.items():
         setattr(expected_chain, name, np.array(value))
     log_density.count = 0  # where it starts is known
@@ -70,12 +68,11 @@ def compare_sweeps(logp, m, n, random_order=False, power=2.9, seed=1, slow_power
     return expected_chain
 
 
-@pytest.mark.parametrize("random_order", [False, True])
 @pytest.mark.parametrize("m", [3, 5, 20])
 @pytest.mark.parametrize("logp", [normal, mixture, two_modes, holes], ids=lambda f: f.__name__)
-def test_sweeps_by_hand(logp, m, random_order):
+def test_sweeps_by_hand(logp, m):
     n = 60 if m == 20 else 200
-    expected_chain = compare_sweeps(logp, m, n, random_order)
+    expected_chain = compare_sweeps(logp, m, n)
     d = len(STARTS[logp])
     assert 0.2 * n < expected_chain.accepted.sum() / d < n
     assert (expected_chain.selected > 0).sum() > d * m / 2
@@ -84,11 +81,10 @@ def test_sweeps_by_hand(logp, m, random_order):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("random_order", [False, True])
 @pytest.mark.parametrize("n_single", [[0, 1], [3, 0], [2, 7]])
 @pytest.mark.parametrize("logp", [mixture, holes], ids=lambda f: f.__name__)
-def test_sweeps_with_single_tries(logp, n_single, random_order):
-    expected_chain = compare_sweeps(logp, 4, 400, random_order, single=(n_single, [2, 3]))
+def test_sweeps_with_single_tries(logp, n_single):
+    expected_chain = compare_sweeps(logp, 4, 400, single=(n_single, [2, 3]))
     for k in np.flatnonzero(n_single):
         s = [2, 3][k]
         assert expected_chain.selected[k, s] == expected_chain.selected[k].sum() == 400
@@ -405,9 +401,7 @@ class Adapting:
     def __init__(self, d=3, m=3, seed=0, **kwargs):
         sizes, ladder = {"d": d, "m": m, "choices": m + 1}, np.geomspace(1, 4, m)
         self.state, self.work = allocate(State, sizes), allocate(cmtm.Work, sizes)
-        self.parameters = allocate(
-            cmtm.Parameters, sizes, ladders=ladder, alpha=2.9, random_order=False
-        )
+        self.parameters = allocate(cmtm.Parameters, sizes, ladders=ladder, alpha=2.9)
         self.tuning = tuning_of(d, m, **kwargs)
         self.rng = np.random.default_rng(seed)
 
@@ -431,7 +425,6 @@ CMTM_RUNS = {
     "default": {},
     "20 tries": {"n_tries": 20},
     "always multiple": {"fewer_tries": False},
-    "random order": {"order": "random"},
     "another power": {"alpha": 1.0},
     "scales too small": {"scaling": np.geomspace(1e-4, 1e-2, 5)},
     "scales too large": {"scaling": np.outer([1, 2, 3], np.geomspace(1e2, 1e3, 5))},
@@ -450,13 +443,11 @@ def test_cmtm_with_adaptation(model, options, n, adapt_every):
     positions, found = run(step, n + 20, tune=n, seed=4)
     m, shifts = options.get("n_tries", 5), "scaling" not in options
     first = np.outer(SCALES, np.geomspace(0.5, 8, m)) if shifts else options["scaling"]
-    random_order = options.get("order") == "random"
     chain = reference.CMTM(
         log_density,
         START,
         np.broadcast_to(first, (3, m)),
         options.get("alpha", 2.9),
-        random_order=random_order,
     )
     bounds = [options["scaling_bounds"]] * 3 if "scaling_bounds" in options else None
     rng, n_shifting = np.random.default_rng(4), n // 2 if shifts else 0

@@ -29,20 +29,6 @@ import pymc_kameleon as pk
 # ---- a sweep --------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("random_order", [False, True])
-def test_the_order_of_the_coordinates(random_order):
-    chain, rng = cmtm_chain(normal, [0.5, 1, 2], 2.9, random_order), np.random.default_rng(0)
-    orders = []
-    for _ in range(600):
-        chain.sweep(rng)
-        orders.append(tuple(chain.work.order))
-    counts = np.unique(orders, axis=0, return_counts=True)[1]
-    assert len(counts) == (6 if random_order else 1)
-    assert orders[0] == (0, 1, 2) or random_order
-    assert counts.min() > 70
-
-
 def by_two_uniforms(log_ratio, rng):
     """Decide as CMTM does: the first one selects, unless there is nothing to select."""
     if log_ratio == -np.inf:
@@ -57,23 +43,20 @@ def by_two_uniforms(log_ratio, rng):
     [(cmtm_chain, by_two_uniforms), (cmh_chain, reference.by_exponential)],
     ids=["cmtm", "cmh"],
 )
-@pytest.mark.parametrize("random_order", [False, True])
 @pytest.mark.parametrize("logp", [two_modes, mixture, holes, normal], ids=lambda f: f.__name__)
-def test_cmh_is_componentwise_metropolis_and_so_is_cmtm_with_one_try(
-    logp, random_order, chain, accepts
-):
+def test_cmh_is_componentwise_metropolis_and_so_is_cmtm_with_one_try(logp, chain, accepts):
     """Whatever the power of the distance, which is the same both ways."""
     d, log_density = len(STARTS[logp]), LogDensity(logp)
     scales = np.linspace(1, 3, d)
     column = scales[:, None] if chain is cmtm_chain else scales
-    chain = chain(logp, column, random_order=random_order)
+    chain = chain(logp, column)
     x, log_p = np.array(STARTS[logp]), log_density(np.array(STARTS[logp]))
     log_density.count = n_accepted = 0
     rng, other = np.random.default_rng(2), np.random.default_rng(2)
     for _ in range(250):
         accept_prob, share = chain.sweep(rng)
         moves = []
-        for k in reference.order_of_sweep(d, random_order, other):
+        for k in range(d):
             move = reference.metropolis(log_density, x, log_p, k, scales[k], other, accepts)
             x, log_p = move.x, move.log_p
             moves.append(move)
@@ -118,10 +101,6 @@ IMPOSSIBLE = [
     (pk.CMH, {"scaling": [1, 2]}, r"scaling must have shape \(3,\)"),
     (pk.CMH, {"scaling": np.ones((2, 3))}, r"scaling must have shape \(3,\)"),
     (pk.CMH, {"scaling": 1.0, "scaling_bounds": (0.1, 2)}, "not both"),
-    *(
-        (sampler, {"order": "x"}, "order must be one of 'systematic'")
-        for sampler in (pk.CMH, pk.CMTM)
-    ),
     *(
         (pk.CMTM, {"scaling": value}, "scaling must be positive numbers")
         for value in (-1, [0, 1, 2, 3, 4], [1, 2, 3, 4, np.inf], "a", [[1, 2, 3, 4, np.nan]] * 3)

@@ -14,7 +14,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.analysis.emulator import SimulatorEmulator
 from pymc_kameleon.model.black_boxes import code_of
 from pymc_kameleon.plots.emulator import _shades
-from pymc_kameleon.samplers.emulator import reuse
+from pymc_kameleon.samplers.emulator import evaluations as reuse
 from pymc_kameleon.samplers.emulator.evaluations import calls_in
 from pymc_kameleon.samplers.emulator.learning import most_useful
 from pymc_kameleon.samplers.surrogate import evaluations

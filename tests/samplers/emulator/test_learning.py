@@ -205,7 +205,7 @@ def test_an_emulator_that_does_not_predict_moves_seldom(bent, worth, trusted):
     assert chains[1].parameters.emulated_share[0] == learning.EMULATED_SHARE
     for chain in chains:
         chain.tuning.worth[:] *= 2
-    learning.distrust(choices)
+    choices.n_judged[0] = learning.ENOUGH_JUDGED
     learning.take_shares(chains)
     for chain in chains:
         assert (chain.parameters.emulated_share[0] == learning.EMULATED_SHARE) == trusted

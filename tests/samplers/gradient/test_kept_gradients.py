@@ -120,8 +120,6 @@ def test_where_it_is_impossible():
         pm.Normal("y")
     with pytest.raises(ValueError, match="keep_gradients needs MALA to move all variables"):
         pk.baselines.MALA(["x"], model=model, keep_gradients=True)
-    with pytest.raises(ValueError, match="leave out keep_gradients, or control_variates"):
-        pk.GadMALA(model=model, keep_gradients=True, control_variates=True)
     with pytest.raises(TypeError, match="GAM has no option 'keep_gradients'"):
         pk.GAM(model=model, keep_gradients=True)
     with pytest.raises(ValueError, match="keep_gradients must be True or False"):

@@ -6,7 +6,6 @@ from invariance import Mixture
 
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.moments import shrunk_covariance
-from pymc_kameleon.samplers.kameleon.clusters import Clusters
 from pymc_kameleon.samplers.kameleon.learn_modes import (
     BLEND,
     Archive,
@@ -16,6 +15,7 @@ from pymc_kameleon.samplers.kameleon.learn_modes import (
     find_modes,
     log_masses,
 )
+from pymc_kameleon.samplers.kameleon.mode_moves import Clusters
 
 NORMAL = Mixture([1.0], [[0, 0]], [1])
 

@@ -7,7 +7,7 @@ from models import box
 from runs import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.surrogate import reuse
+from pymc_kameleon.samplers.surrogate import evaluations as reuse
 from pymc_kameleon.samplers.surrogate.evaluations import OF_BEFORE, _remembered, some_of_each
 
 CALLS = []

@@ -1,20 +1,15 @@
 """Averages over the posterior by a process of its log-density, and what they may be wrong by.
 
-The process is fitted to all that was evaluated. Its mean gives a posterior s, of which any number
-of draws are to be had, and its covariance says which other log-densities fit as well: paths. Each
-path e has averages of its own,
+The process is fitted to all that was evaluated. Its mean gives a posterior s, and its covariance
+says which other log-densities fit as well: paths. Each path e has averages of its own,
 
     E_e f = Σ_i w_i exp(e(x_i)) f(x_i) / Σ_i w_i exp(e(x_i)),
 
-at points x_i of a power of s, which is wider, with weights w_i. Their median is the average, and
-their spread is its error: what no evaluation has shown. The numbers of the process are not known
-either: there are paths for several, drawn from their posterior. How far all that can be believed
-shows where values are left out, and predicted from all others.
+at points x_i of a power of s, which is wider. Their median is the average, and their spread is its
+error, scaled by how far values are from what all others predict.
 
 Source: O'Hagan, "Bayes-Hermite quadrature", Journal of Statistical Planning and Inference 29
-(1991); for values left out, [RW, section 5.4.2].
-
-Symbols: as in process.py and way.py.
+(1991); for values left out, [RW, section 5.4.2]. Symbols: as in process.py and way.py.
 """
 
 from copy import copy
@@ -56,11 +51,7 @@ how many of a kind tell something if they are left out."""
 class ProcessPosterior:
     """What evaluations of a log-density tell of its posterior.
 
-    Parameters
-    ----------
-    known : Known
-        The evaluations.
-    rng : numpy.random.Generator
+    A LinAlgError says that rounding forbids it, or that draws of s do not come to rest.
 
     Attributes
     ----------
@@ -71,16 +62,9 @@ class ProcessPosterior:
     scale : float
         How far values that are left out are from what all others predict, in its standard
         deviations, at least 1.
-
     outside : float
-        Share of the draws near the wall of s, in the farther half of what is beyond the radius in
-        which points are chosen, if f is exactly quadratic in some coordinates: the mouth of a
-        funnel is cut off there. The tail of a half-normal scale, to 0, has left off by then.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If rounding forbids it, or draws of s do not come to rest.
+        Share of the draws near the wall of s, if f is exactly quadratic in some coordinates: the
+        mouth of a funnel is cut off there. The tail of a half-normal scale, to 0, ends before.
     """
 
     @np.errstate(all="ignore")
@@ -124,10 +108,7 @@ class ProcessPosterior:
         return other
 
     def averages(self, function, size=N_WIDE):
-        """Return means (q,), their errors, and sds, of a function of points (n, d), (n, q).
-
-        It is called with at most `size` points at a time.
-        """
+        """Return means (q,), errors and sds of a function of points, at most `size` at a time."""
         of_chains = [
             sum(function(x).sum(axis=0) for x in _parts(own, size)) / len(own)
             for own in np.split(self.draws, N_CHAINS)
@@ -193,11 +174,7 @@ def _paths(process, u, rng):
 
 
 def _scale(process):
-    """Return how far values are from what all others predict, in its standard deviations.
-
-    It is the larger one of two, of typical values and of tails, and at least 1. Cliffs are tails,
-    too, where typical values were predicted.
-    """
+    """Return how far off values are predicted, in sds: of typical ones or tails, at least 1."""
     errors, sds = process.left_out()
     drop, predicted = (-y - process.u.shape[1] / 2 for y in (process.y, process.y - errors))
     kinds = drop < TYPICAL, (drop >= TYPICAL) & ((drop < TAIL) | (predicted < TYPICAL))

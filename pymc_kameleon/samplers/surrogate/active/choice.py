@@ -4,8 +4,7 @@ The variance of f − f̄, summed over candidates j with weights w, falls by
 
     Σ_j w_j (V_ji − Σ_k w_k V_ki)² / (V_ii + σ_i²)
 
-when f is evaluated at i. Several points are chosen one after the other: V of the next is what is
-left after the last one, whatever its value turns out to be.
+when f is evaluated at i. V of the next choice is what is left after the last one.
 
 Symbols: V the covariance (m, m) of the candidates, σ² the noise there.
 """

@@ -36,15 +36,9 @@ class Density:
     """log s(u): log of the expected posterior, less where the process knows little; in a radius.
 
     If f is normal with mean μ and standard deviation σ, exp f is exp(μ + σ²/2) on average. So tails
-    that are not known well are not taken for thinner than they are.
-
-    Attributes
-    ----------
-    usual : float
-        Standard deviation of y that is no reason to stay away.
-    steepness : int
-        Power with which the rest of it counts: 2 where f is quadratic in some coordinates, as it
-        has no bound where the sign of a curvature is not known.
+    that are not known well are not taken for thinner than they are. A standard deviation up to
+    `usual` is no reason to stay away; the rest counts with the power `steepness`, 2 where f is
+    quadratic in some coordinates, as it has no bound where the sign of a curvature is not known.
     """
 
     def __init__(self, process, rng, centre=None, radius=None):
@@ -60,10 +54,7 @@ class Density:
             self.usual = min(np.median(sd), MOST_SD) + MORE_SD
 
     def __call__(self, u, least=-np.inf, _size=None):
-        """Return it at points (m, d); or −inf where the mean tells that it is below `least` (m,).
-
-        The standard deviation, which takes longest, is then not computed.
-        """
+        """Return it at points (m, d), −inf where the mean tells that it is below `least` (m,)."""
         if self.centre is not None:
             inside = np.sum((u - self.centre) ** 2, axis=1) <= self.radius**2
             return np.where(inside, self.process.mean(u), -np.inf)
@@ -132,18 +123,10 @@ class Given(NamedTuple):
 def run(density, u, powers, n_steps, rng, wider=None):
     """Run a chain from each point u (m, d) on a power of a density, or on another one.
 
-    Where f is quadratic in I, it is given J that the density has that power: J has the same power
-    of its own density, and a funnel the same neck.
-
+    Where f is quadratic in I, J has the same power of its own density, and a funnel the same neck.
     A step is along the difference of two other chains that stand still [ter Braak 2006], or a move
     that leaves a normal as it is. Whether it is accepted is drawn first: where the mean alone
-    forbids it, no more is computed.
-
-    Returns
-    -------
-    draws : (n_steps, m, d) float64
-    logs : (n_steps, m) float64
-        log s there.
+    forbids it, no more is computed. Return draws (n_steps, m, d), and log s there.
     """
     u, (m, d), log_density = u.copy(), u.shape, wider or density
     given = density.given(u)

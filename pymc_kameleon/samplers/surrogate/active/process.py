@@ -2,22 +2,17 @@
 
     y(u) = −½|u|² + c + bᵀu + ½uᵀBu + k(u),  cov k = A² κ(q),  q = |Δu·r|²/(ℓ²d)
 
-y is the log-density below the best one that is known, its depth compressed: what is T below the
-best has next to no mass, and a few raw values of −1e7 would leave nothing of the rest. Where f is
-exactly quadratic in the coordinates I, given the others J, as in the coefficients of a regression
-given log σ, there are two more terms: "quadratic in I with coefficients that are functions of J",
-and a function of J alone, as what is normal in I has a density of J that may be anything:
+y is the log-density below the best one that is known, its depth compressed from T on, and noisy.
+Where f is exactly quadratic in the coordinates I, given the others J, as in the coefficients of a
+regression given log σ, there are two more terms: "quadratic in I with coefficients that are
+functions of J", and a function of J alone:
 
     P² (1 + s + s²/2) κ_J + C² exp(−½|Δu_J|²/l_C²),  s = v·v'
     κ_J = exp(g/l²) − 1 + Π_j [1 + U_j² (e^t + ¼ e^2t) + D_j² (e^−t + ¼ e^−2t)]
     g = u_J·u_J',  t = x_j + x_j'
 
-The coefficients are power series in J, and of the first and second powers of exp x_j and of its
-inverse: if x_j is the logarithm of a scale, that is what they are. They grow outwards, and how
-little is known of them does, too. There depths are not compressed, as what is compressed is not
-quadratic.
-
-Values have noise, independent from point to point: rounding, and a solver's tolerance.
+The coefficients are power series in J, and of exp x_j and its inverse: if x_j is the logarithm of a
+scale, that is what they are. There depths are not compressed.
 
 Symbols: u the points (n, d), J their first coordinates; x_j those of J, in their own units, and v
 those of I, which do not depend on J; y the values, α = K⁻¹(y + ½|u|²); the numbers that are chosen
@@ -66,10 +61,7 @@ JITTERS = 0.0, 1e-6, 1e-4, 1e-2
 
 
 def compressed(f, best, d, is_exact=False):
-    """Return log-densities f (n,) below the best one, their depth compressed, unless it is exact.
-
-    Where they are not finite, it is T: a cliff as deep as others would bend all around it.
-    """
+    """Return f (n,) below the best one, compressed unless exact; T where it is not finite."""
     depth = DEPTH[0] + d * DEPTH[1]
     drop = np.where(np.isfinite(f), np.minimum(best - f, LARGEST_DROP * depth), depth)
     if is_exact:
@@ -78,10 +70,7 @@ def compressed(f, best, d, is_exact=False):
 
 
 def is_bounded(f, best, d):
-    """Whether drops of log-densities (n,) are larger than their bound, so that a value is wrong.
-
-    One such value, of many that are exactly quadratic, spoils what all others tell.
-    """
+    """Whether drops (n,) are beyond their bound; one such value spoils many that are exact."""
     return np.isfinite(f) & (best - f > LARGEST_DROP * (DEPTH[0] + d * DEPTH[1]))
 
 
@@ -127,10 +116,7 @@ class Hyper(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What covariances of two sets of points are made of, whatever the numbers are.
-
-    Those of the second half are None if f is exactly quadratic in no coordinates.
-    """
+    """What covariances of two sets of points are made of; the last three if some are exact."""
 
     points: tuple  # (n, d) and (m, d)
     products: np.ndarray  # u·u'
@@ -287,16 +273,7 @@ def variances(u, hyper, prior):
 
 
 class Process:
-    """The process given values y (n,) at points u (n, d).
-
-    Attributes
-    ----------
-    u : (n, d) float64
-    y : (n,) float64
-        As `compressed`.
-    hyper : Hyper
-    prior : Prior
-    """
+    """The process given values y (n,), as `compressed`, at points u (n, d)."""
 
     def __init__(self, u, y, hyper, prior):
         self.u, self.y, self.hyper, self.prior = u, y, hyper, prior
@@ -315,11 +292,7 @@ class Process:
         return self._mean(u, self._covariance(u))
 
     def mean_and_sd(self, u, is_wanted=None):
-        """Return the mean and the standard deviation of y at points u (m, d).
-
-        The latter takes n times as long. `is_wanted` takes the means, and returns where it is
-        wanted, (m,) bool; elsewhere it is NaN.
-        """
+        """Return mean and sd of y at points u (m, d); the sd is NaN where it is not `is_wanted`."""
         k = self._covariance(u)
         mean, sd = self._mean(u, k), np.full(len(u), np.nan)
         rows = np.arange(len(u)) if is_wanted is None else np.flatnonzero(is_wanted(mean))
@@ -335,10 +308,7 @@ class Process:
         return k
 
     def left_out(self):
-        """Return how far off (n,) each value is predicted by all others, and the sd of that.
-
-        [RW, section 5.4.2].
-        """
+        """Return how far off (n,) each value is predicted by all others, and its sd [RW, 5.4.2]."""
         variance = 1 / np.sum(self.inverse**2, axis=0)
         return self.alpha * variance, np.sqrt(variance)
 
@@ -383,20 +353,10 @@ class Process:
         return slopes
 
     def given_held(self, held):
-        """Return the normal of u in I given J, as the mean has it.
+        """Return the normal of u in I given u in J, `held` (m, |J|), as the mean has it.
 
-        Parameters
-        ----------
-        held : (m, |J|) float64
-            u in J.
-
-        Returns
-        -------
-        mean : (m, |I|) float64
-        vectors : (m, |I|, |I|) float64
-            In columns, principal axes.
-        sds : (m, |I|) float64
-            Along these.
+        Its mean (m, |I|), principal axes (m, |I|, |I|) in columns, and standard deviations along
+        these.
         """
         prior, n, numbers = self.prior, self.prior.n_held, np.exp(2 * self.hyper.logs)
         rest, own, squares, by_squares = self._of_exact
@@ -566,10 +526,7 @@ def _starts(prior, d):
 
 
 def drawn(process, n, rng):
-    """Return n Hypers, draws of their posterior, by a random walk from those of a process.
-
-    Its steps are a normal's of the curvature there, and no wider than the widest prior.
-    """
+    """Return n Hypers, draws of their posterior, by a random walk from those of a process."""
     u, y, prior, hyper = process.u, process.y, process.prior, process.hyper
     score, loss = _log_posterior(u, y, prior), _loss_and_slopes(u, y, prior)
     places, widest = _free(prior, hyper.d), prior.centre(hyper.d)[1].max()
@@ -612,10 +569,7 @@ def _log_posterior(u, y, prior):
 
 
 def _loss_and_slopes(u, y, prior):
-    """Return minus the log posterior density of a Hyper, and its derivatives, as a function.
-
-    [RW, equation 5.9].
-    """
+    """Return a function: minus the log posterior of a Hyper, and its slopes [RW, equation 5.9]."""
     terms, n_held, n = Terms.of(u, u, prior), prior.n_held, len(u)
     residual, diagonal = y + 0.5 * np.sum(u * u, axis=1), np.diag_indices(n)
     centres, sds = prior.centre(u.shape[1])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.samplers.surrogate.active.way import Way
+from pymc_kameleon.samplers.surrogate.active.way import Way, are_near
 from pymc_kameleon.samplers.surrogate.batch_search import BatchSearch, turned
 from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
@@ -41,26 +41,14 @@ N_STEPS, N_TYPICAL = 250, 200
 """Steps of each chain of the process for what is found; and draws for the typical log-density."""
 
 
-def active_budget(d, at_once=1):
+def active_budget(d, at_once=1, n_batches=MOST_BATCHES):
     """Return the evaluations of a search, at most, of which so many are made at a time."""
-    batches = MOST_BATCHES * at_once if at_once > 1 else 0
-    return max(BUDGET[0] * d + BUDGET[1], batches)
-
-
-def climbing_budget(d, at_once=1):
-    """Return the same of one that is not home."""
-    batches = MOST_CLIMBING * at_once if at_once > 1 else 0
-    return max(active_budget(d, at_once), batches)
+    return max(BUDGET[0] * d + BUDGET[1], n_batches * at_once if at_once > 1 else 0)
 
 
 def most_of_search(d, at_once=1):
     """Return the evaluations of a search, at most, however many there are in all."""
-    return max(climbing_budget(d, at_once), MOST_FOR_ALL)
-
-
-def least_budget(d):
-    """Return the evaluations with which a search may come home, at least."""
-    return LEAST_BUDGET[0] * d + LEAST_BUDGET[1]
+    return max(active_budget(d, at_once, MOST_CLIMBING), MOST_FOR_ALL)
 
 
 def fewest(d):
@@ -120,17 +108,20 @@ class Search(BatchSearch):
         self.begin(self.way.go(start[None], known))
         # Settled and kept here: what is near changes, and a search may be interrupted anywhere.
         self._learns_all = False
-        budget, n_near = active_budget(start.size, at_once), np.count_nonzero(self.way.known_near)
-        self._budget = max(budget - n_near, min(budget, least_budget(start.size)))
-        self._longest = self._budget + climbing_budget(start.size, at_once) - budget
+        budget, n_near = (
+            active_budget(start.size, at_once),
+            np.count_nonzero(are_near(self.way.f, start.size)[: self.way.n_known]),
+        )
+        least = min(budget, LEAST_BUDGET[0] * start.size + LEAST_BUDGET[1])
+        self._budget = max(budget - n_near, least)
+        climbing = active_budget(start.size, at_once, MOST_CLIMBING)
+        self._longest = self._budget + climbing - budget
 
     def go_on(self, logp, most, is_all=False):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home.
 
-        What was known before, near the best point, is of the budget, but for the least one. If
-        these evaluations are all there is, to average by, it learns more, and has all of them. So
-        it does where the log-density is exactly quadratic in most coordinates, as few more then
-        tell all of it.
+        If these evaluations are all there is, or log π is exactly quadratic in most coordinates, it
+        learns more, and has all of them.
         """
         logp.n = self.n
         while not self.has_ended:
@@ -151,11 +142,7 @@ class Search(BatchSearch):
         return (is_tried and self.n >= self._budget) or self.way.is_better_than(*GOOD)
 
     def finish(self, n):
-        """Return a WarmStart, and a guide with n points: the best one, and draws of s.
-
-        None, if rounding forbids that. They are the same if the chain is interrupted after that,
-        and comes again.
-        """
+        """Return a WarmStart, and a guide with n points, once for all; None if rounding fails."""
         if self._found is None:
             with (
                 suppress(np.linalg.LinAlgError),

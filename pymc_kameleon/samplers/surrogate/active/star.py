@@ -1,15 +1,13 @@
 """The first evaluations: a star around the start, and what is exactly quadratic.
 
 Each coordinate is looked at by four points on a line. Where a parabola goes through all of them, f
-is exactly quadratic in the coordinate, as in the coefficients of a regression. Where one nearly
-does, two points close by tell whether that is noise, as of a solver. If it is in many, a point for
-each pair completes the Hessian, and a Newton step leads to their maximum from however far. The
-other coordinates then are searched on lines, unless that loses mass, which is f and the log of
-volume: in the neck of a funnel f has no bound.
+is exactly quadratic in the coordinate, as in the coefficients of a regression; where one nearly
+does, two points close by tell whether that is noise. If it is in many, a point for each pair
+completes the Hessian, and a Newton step leads to their maximum. The other coordinates then are
+searched on lines, unless that loses mass: in the neck of a funnel f has no bound.
 
 Generators yield points (n, d), and are sent their log-densities (n,). If many are made at a time,
-what may be of use is asked for together: pairs before it is known which coordinates are exact, and
-whole lines.
+what may be of use is asked for together.
 
 Symbols: x₀ the start, I the exact coordinates, J the others, H and g the Hessian and gradient in I.
 """
@@ -68,20 +66,9 @@ class Start(NamedTuple):
 
 
 class Pairs:
-    """Points that are steps in two coordinates away from x, for the Hessian there.
+    """Points that are steps in pairs of coordinates away from x, for the Hessian there.
 
-    Parameters
-    ----------
-    x : (d,) float64
-    steps : (n,) float64
-        In the coordinates `some`.
-    some : (n,) int64
-
-    Attributes
-    ----------
-    points : (n (n - 1) / 2, d) float64
-    values : (n (n - 1) / 2,) float64
-        Their log-densities, once they are known.
+    `steps` (n,) are in the coordinates `some`; `values` are log-densities once they are known.
     """
 
     def __init__(self, x, steps, some):
@@ -123,7 +110,7 @@ def look_around(x, f, at_once=1):
     may_be_exact = exact | ((misfits <= MOST_NOISE) & (ranges >= LEAST_RANGE))
     least = least_exact(len(x))
     if exact.sum() < least:
-        least = least_exact_with_noise(len(x))
+        least = max(3, len(x) / 2 + 1)  # so many hardly all seem to be exact by chance
         if may_be_exact.sum() >= least:
             noise = yield from _noise(x, f, scales)
     found = exact
@@ -148,11 +135,6 @@ def look_around(x, f, at_once=1):
 def least_exact(d):
     """Return how many exact coordinates of d are worth to be solved for."""
     return max(2, d / 2)
-
-
-def least_exact_with_noise(d):
-    """Return how many of d may hardly all seem to be exact by chance."""
-    return max(3, d / 2 + 1)
 
 
 def _best(line):
@@ -225,8 +207,7 @@ def _noise(x, f, scales):
 def _solve(x, f, lines, exact, scales, noise, pairs, at_once):
     """Go to the maximum in the exact coordinates, and search the others on lines.
 
-    With noise, pairs are as far away as parabolas were seen to hold, and along eigenvectors whose
-    curvature is not sure lines are searched, too.
+    With noise, eigenvectors whose curvature is not sure are searched, too.
     """
     some, others = np.flatnonzero(exact), np.flatnonzero(~exact)
     n, nowhere = len(some), Start(x, scales, exact, np.diag(scales), False)
@@ -236,7 +217,8 @@ def _solve(x, f, lines, exact, scales, noise, pairs, at_once):
             steps = np.array([max(lines[k], key=abs) for k in some])
         pairs = Pairs(x, steps, some)
         pairs.values = yield pairs.points
-    parabolas = np.array([np.polyfit(*_around(lines[k], f), 2)[:2] for k in pairs.some])
+    known = [_sorted(lines[k]) for k in pairs.some]
+    parabolas = np.array([np.polyfit(t, values - f, 2)[:2] for t, values in known])
     hessian, own = pairs.hessian(f, parabolas), np.isin(pairs.some, some)
     hessian, parabolas, steps = hessian[np.ix_(own, own)], parabolas[own], pairs.steps[own]
     if not np.isfinite(hessian).all():
@@ -283,16 +265,11 @@ def _solve(x, f, lines, exact, scales, noise, pairs, at_once):
     return Start(at, scales, exact, factor, is_home)
 
 
-def _around(line, f):
-    t, values = _sorted(line)
-    return t, values - f
-
-
 def _search_together(x, least, some, scales, steps, at_once):
     """Maximise f along some coordinates at once, from x; go as far in all as in each, or in one.
 
-    Returns f at x, the best point and f there, how far f drops from it by the steps (m, d), and
-    scales (d,); or None, if f is no more than the least one at x.
+    Return f at x, the best point, f there, its drops by the steps (m, d), and scales; None if f is
+    low.
     """
     n, scales = len(some), scales.copy()
     m = int(np.clip(at_once // (2 * max(n, 1)), LEAST_OF_LINE, MOST_ON_LINE // 2))
@@ -328,11 +305,7 @@ def _search_together(x, least, some, scales, steps, at_once):
 
 
 def _search_line(x, f, one, scale):
-    """Maximise f along a direction; return the best point, f there, and the scale.
-
-    Steps grow until f falls on both sides, and shrink where it falls at once; then the top of the
-    parabola through the best three points is evaluated, until it is no news.
-    """
+    """Maximise f along a direction by growing steps and a parabola; return x, f and the scale."""
     h, line = max(scale, LEAST_LINE_STEP), {0.0: f}
     line[h], line[-h] = yield x + np.outer([h, -h], one)
     while len(line) < MOST_ON_LINE:

@@ -1,13 +1,11 @@
 """From the first evaluation to a surrogate of the posterior: points chosen for what they teach.
 
 A star around the start (star.py) begins, unless enough is known of earlier searches. Then a
-Gaussian process is fitted to all that was evaluated, batch by batch. While it climbs, the next
-points are the maximum of its mean within R of the best point, and what tells most within R. Where
-the mean has its maximum within, it is home: then the next points are those that tell most of the
-posterior, so that search, learning, and choice of points are one thing.
+Gaussian process is fitted, batch by batch. While it climbs, the next points are the maximum of its
+mean within R of the best point, and what tells most within R. Where the mean has its maximum
+within, it is home: then the next points are those that tell most of the posterior.
 
-It is a generator: it yields points and is sent their log-densities, so that it can run one
-evaluation after another, many at a time, or from what is known.
+Generators yield points and are sent their log-densities.
 
 Symbols: x the points (n, d), x = m + L u, f their log-densities, R the radius in u; and those of
 process.py.
@@ -38,6 +36,7 @@ from pymc_kameleon.samplers.surrogate.active.process import (
 from pymc_kameleon.samplers.surrogate.archive import cholesky
 from pymc_kameleon.samplers.surrogate.evaluations import evenly, some_of_each
 from pymc_kameleon.samplers.surrogate.learning import LOOK_DROPS, LOOK_RADII
+from pymc_kameleon.step.warm_start.search import lower_of
 
 LEAST_BATCH, BATCH = 2, 1 / 40
 """Points of a batch at least, and as a share of those evaluated."""
@@ -148,30 +147,22 @@ class Known(NamedTuple):
 
 
 class Way:
-    """The search, and what it has learned.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-    at_once : int, optional
-        Evaluations that are made at a time: a batch has as many, at least.
+    """The search, and what it has learned; a batch has `at_once` points, at least.
 
     Attributes
     ----------
-    x : (n, d) float64
-        All that was evaluated.
-    f : (n,) float64
-        Its log-densities, -inf where they are not finite.
+    x, f : (n, d), (n,) float64
+        All that was evaluated, and its log-densities, -inf where they are not finite.
     n_known : int
         How many of these, the first ones, were known before.
     is_home : bool
         Whether it is where the posterior is, as far as it knows.
     mean, factor : (d,), (d, d) float64
         m and L.
-    order : (d,) int64
-        J, and then I, in which u is.
-    exact : (d,) bool
-        Of I.
+    order, exact : (d,) int64, (d,) bool
+        J, and then I, in which u is; which are of I.
+    are_exact : bool
+        Whether f is exactly quadratic in so many coordinates that the process knows it.
     process : Process or None
         Fitted last, in u.
     sd : float
@@ -188,7 +179,7 @@ class Way:
         self.sd, self.errors, self._plain = np.inf, [], []
         self.x = self.f = self.mean = self.factor = self.order = self.exact = None
         self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
-        self.chains, self._are_exact, self._n_held = None, False, 0
+        self.chains, self.are_exact, self._n_held = None, False, 0
         self._scouts, self.second = [], 0.0
 
     @classmethod
@@ -217,16 +208,6 @@ class Way:
                 yield from self._learn()
             else:
                 yield from self._climb()
-
-    @property
-    def are_exact(self):
-        """Whether f is exactly quadratic in so many coordinates that the process knows it."""
-        return self._are_exact
-
-    @property
-    def known_near(self):
-        """Which of the points that were known before are near the best one."""
-        return are_near(self.f, self.x.shape[1])[: self.n_known]
 
     @property
     def best(self):
@@ -263,10 +244,10 @@ class Way:
 
     def _take_frame(self, mean, factor, exact):
         d, n_exact = len(mean), int(exact.sum())
-        self._are_exact = n_exact >= star.least_exact(d)
-        self._n_held = d - n_exact if self._are_exact else 0
+        self.are_exact = n_exact >= star.least_exact(d)
+        self._n_held = d - n_exact if self.are_exact else 0
         self.order = np.argsort(exact, kind="stable")  # J first
-        self.mean, self.exact, self.factor = mean, exact, _lower(factor, self.order)
+        self.mean, self.exact, self.factor = mean, exact, lower_of(factor[self.order])
 
     def _arrive(self):
         self.is_home, self._n_chosen = True, 0
@@ -275,9 +256,8 @@ class Way:
     def _begin_with(self, known):
         """Take coordinates in which draws of what the process knows come to rest, and be home.
 
-        The first ones are those of all points, of which many were on the way; so draws change them,
-        however little. If draws do not come to rest, it climbs from the best point. Values that are
-        left out tell how good the process is; one plain draw more, at least, has to.
+        If they do not, it climbs from the best point. Values that are left out tell how good the
+        process is; one plain draw more, at least, has to.
         """
         x = known.x[known.near]
         factor = cholesky(np.cov(x.T).reshape(x.shape[1], -1))
@@ -312,7 +292,7 @@ class Way:
 
     @property
     def _prior(self):
-        at_home = HOME_EXACT if self._are_exact else HOME
+        at_home = HOME_EXACT if self.are_exact else HOME
         return Prior(self._n_held, at_home if self.is_home else CLIMBING, self._own)
 
     @property
@@ -326,10 +306,7 @@ class Way:
         return None
 
     def _fit(self, is_new=False, last=None):
-        """Fit the process to what is near, in the present coordinates.
-
-        `is_new`: its numbers are chosen from scratch, or from the last ones on, by their slopes.
-        """
+        """Fit the process to what is near; its numbers are chosen by slopes if `is_new`."""
         d = self.x.shape[1]
         u, best = self.u_of(self.x), int(np.argmax(self.f))
         if self.is_home:
@@ -452,10 +429,7 @@ class Way:
         self._follow_curvature(gain < small and held, small)
 
     def _ray(self, at, top):
-        """Return the top, and points on the ray from the best point through it if there are many.
-
-        R may be too small or too large by a factor, which else is known only after some batches.
-        """
+        """Return the top, and points on the ray through it if there are many, as R may be wrong."""
         if self.at_once < star.MANY or np.linalg.norm(top - at) < LEAST_RADIUS:
             return top[None]
         return at + np.array(RAY)[:, None] * (top - at)
@@ -471,7 +445,7 @@ class Way:
         is_home = is_home and 0.5 * np.sum(slope**2 / values) < small
         scales = (values if is_home else clipped) ** -0.5
         u = at + vectors @ (slope / values) if is_home else at
-        factor = _lower_of(self.factor @ (vectors * scales))
+        factor = lower_of(self.factor @ (vectors * scales))
         self._reframe(self.x_of(u[None])[0], factor)
         if is_home:
             self._radius = FIRST_RADIUS
@@ -508,10 +482,7 @@ class Way:
             self._follow_draws(of_s)
 
     def _turn(self):
-        """Return which of the candidates are plain draws that begin a batch, and how many looks.
-
-        One or the other, in turn, unless batches are large.
-        """
+        """Return which candidates are plain draws, first in a batch, and the number of looks."""
         turn, n = self._n_batches % TURNS, self.at_once // PER_PLAIN
         if n > 0:
             return range(n), n
@@ -550,8 +521,8 @@ class Way:
     def _follow_draws(self, plain, however_little=False):
         """Take the coordinates in which draws of s have mean 0 and covariance 1, if not nearly so.
 
-        Each time would add the noise of the draws to what is known of the shape. `however_little`:
-        take them if they are nearly so, too.
+        Each time would add noise of the draws. `however_little`: take them if they are nearly so,
+        too.
         """
         u = plain.reshape(-1, plain.shape[-1])
         mean, covariance = u.mean(axis=0), np.cov(u.T).reshape(u.shape[1], -1)
@@ -563,7 +534,7 @@ class Way:
         most = WORTH_FOLLOWING[0] + WORTH_FOLLOWING[1] * len(mean)
         if self.errors and abs(self.errors[-1]) > most:
             return
-        factor = _lower_of(self.factor @ (vectors * np.clip(values, *MOST_CHANGE) ** 0.5))
+        factor = lower_of(self.factor @ (vectors * np.clip(values, *MOST_CHANGE) ** 0.5))
         self._reframe(self.x_of(mean[None])[0], factor)
 
     # ---- what it has learned --------------------------------------------------------------------
@@ -580,10 +551,7 @@ class Way:
         return self.x_of(found.reshape(-1, found.shape[-1]))
 
     def beginnings(self, least):
-        """Return points (n, d) where chains may begin, as f is not below this.
-
-        They were draws of s when they were evaluated, the last ones first; if these are few, any.
-        """
+        """Return points (n, d) where chains may begin, as f is not low: plain draws, if enough."""
         least, rows = min(least, self.f.max()), np.array(self._plain[::-1], np.int64)
         rows = rows[self.f[rows] >= least]
         return self.x[rows if len(rows) >= LEAST_BEGINNINGS else self.f >= least]
@@ -597,16 +565,6 @@ def _some(found, n, rng):
     """Return n of draws (t, m, d), or as many as there are, none twice."""
     rows = found.reshape(-1, found.shape[-1])
     return rows[rng.choice(len(rows), min(n, len(rows)), replace=False)]
-
-
-def _lower(factor, order):
-    """Return a lower triangular factor of the same covariance, of coordinates in this order."""
-    return _lower_of(factor[order])
-
-
-def _lower_of(factor):
-    lower = np.linalg.qr(factor.T, mode="r").T
-    return lower * np.where(np.diag(lower) < 0, -1.0, 1.0)
 
 
 def _maximum(process, starts, centre, radius):

@@ -1,4 +1,4 @@
-"""Control variates of GAM and GadMALA: their means are 0, and averages gain by them."""
+"""Control variates of GAM: their means are 0, and averages gain by them."""
 
 from functools import partial
 
@@ -15,10 +15,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.analysis import control_correction as averages
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.model.noise import NOISE_STATISTIC
-from pymc_kameleon.samplers.control_variates import option
-from pymc_kameleon.samplers.control_variates import table as control_variates_table
-from pymc_kameleon.samplers.control_variates import tally as control_variates_tally
-from pymc_kameleon.samplers.gradient import mala
+from pymc_kameleon.samplers.random_walk import controls
 
 # ---- the controls of one transition -------------------------------------------------------------
 
@@ -26,74 +23,41 @@ MEAN = np.array([1.0, -2.0, 0.5])
 FACTOR = np.array([[1.5, 0, 0], [0.7, 0.4, 0], [-0.3, 0.2, 2.0]])
 
 
-def walk(scale):
-    """Return a walk: from z and ξ (n, d) to the proposals, and the logs of their ratios."""
-
-    def move(z, xi):
-        y = z + scale * xi
-        return y, (np.sum(z**2, axis=1) - np.sum(y**2, axis=1)) / 2
-
-    return move
-
-
-def leapfrog(scale, n):
-    """Return so many leapfrog steps on N(0, I) with momentum ξ, likewise."""
-
-    def move(z, xi):
-        y, p = z, xi
-        for _ in range(n):
-            h = p - scale / 2 * y
-            y = y + scale * h
-            p = h - scale / 2 * y
-        energy, energy_y = (np.sum(a**2 + b**2, axis=1) / 2 for a, b in ((z, xi), (y, p)))
-        return y, energy - energy_y
-
-    return move
-
-
-def by_definition(mean, factor, x, y, accept_prob, xi, own, moves):
-    """Return the controls by their definition, with E over the points of a fine grid.
-
-    Of `moves`, each as likely, that of the transition was `own`.
-    """
+def by_definition(mean, factor, x, y, accept_prob, scale):
+    """Return the controls by their definition, with E over the points of a fine grid."""
 
     def functions(points):
         """Return u, u² and r² of points (n, d)."""
         z = np.linalg.solve(factor, (points - mean).T).T
         return np.column_stack([points - mean, (points - mean) ** 2, np.sum(z**2, axis=1)])
 
-    def change(move, xi):
-        """Return α̃(φ(ỹ) − φ(x))."""
-        z_y, log_ratio = move(np.linalg.solve(factor, x - mean)[None], xi)
-        gained = functions(mean + z_y @ factor.T) - functions(x[None])
-        return np.minimum(1, np.exp(log_ratio))[:, None] * gained
+    def change(points):
+        """Return α̃(φ(y) − φ(x))."""
+        gained = functions(points) - functions(x[None])
+        return np.minimum(1, np.exp(-gained[:, -1] / 2))[:, None] * gained
 
     one = np.linspace(-7, 7, 2001 if x.size == 1 else 601)
     grid = np.stack(np.meshgrid(*[one] * x.size), axis=-1).reshape(-1, x.size)
     weights = np.prod(norm.pdf(grid), axis=1)
-    weights /= weights.sum()
-    expected = np.mean([weights @ change(move, grid) for move in moves], axis=0)
-    [own_change], [gained] = change(own, xi[None]), functions(y[None]) - functions(x[None])
-    return accept_prob * gained - own_change + expected
+    expected = weights / weights.sum() @ change(x + scale * grid @ factor.T)
+    [gained] = functions(y[None]) - functions(x[None])
+    return accept_prob * gained - change(y[None])[0] + expected
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 2])
 def test_they_are_what_they_are_defined_to_be(d):
     rng, scale, factor = np.random.default_rng(1), 1.3, FACTOR[:d, :d]
-    own = allocate(
-        control_variates_tally.Controls, {"d": d, "grid": control_variates_tally.TABLE_ROWS}
-    )
-    control_variates_table.prepare(own, MEAN[:d], factor, control_variates_table.walk(scale))
+    own = allocate(controls.Controls, {"d": d})
+    controls.prepare(own, MEAN[:d], factor, scale)
     for length in (0.05, 0.5, 2.0, 4.0):
         z, xi = rng.standard_normal((2, d))
         z *= length / np.linalg.norm(z)
         x, sums = MEAN[:d] + factor @ z, np.zeros(2 * d + 1)
         y = x + scale * factor @ xi
-        scratch = np.empty(control_variates_tally.N_COLUMNS)
-        control_variates_tally.add_controls(own, x, y, z, scale * xi, 0.3, scratch, sums)
-        move = walk(scale)
-        expected = by_definition(MEAN[:d], factor, x, y, 0.3, xi, move, [move])
+        scratch = np.empty(controls.N_COLUMNS)
+        controls.add_controls(own, x, y, z, scale * xi, 0.3, scratch, sums)
+        expected = by_definition(MEAN[:d], factor, x, y, 0.3, scale)
         np.testing.assert_allclose(sums, expected, rtol=2e-4, atol=2e-4)
 
 
@@ -105,79 +69,32 @@ def banana():
     return model
 
 
-@pytest.mark.parametrize("n_leapfrog", [1, 2, pytest.param(5, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("factor", ["dense", "diagonal"])
-def test_leapfrog_steps_add_what_is_defined(banana, n_leapfrog, factor):
-    """Far from normal, where a proposal is not what it would be for the normal."""
-    own = {"control_variates": True, "n_leapfrog": n_leapfrog, "factor": factor}
-    step = pk.GadMALA(model=banana, **own)
-    step.setup_chain(np.random.default_rng(1), 200, 10)
-    point = banana.initial_point()
-    for _ in range(200):
-        point, _ = step.step(point)
-    step.stop_tuning()
-    own = step.parameters
-    scale, lower = np.exp(own.log_scale[0]), own.factor
-    lower = np.tril(lower) if factor == "dense" else np.diag(lower[:, 0])
-    moves = [leapfrog(scale, n) for n in mala.numbers_of_steps(n_leapfrog)]
-    n_compared = 0
-    while n_compared < 5:
-        before = step.layout.raveled(point)
-        point, [stats] = step.step(point)
-        tally, work = step.state.tally[mala.N_TALLY :], step._work
-        u = before - own.controls.mean
-        np.testing.assert_allclose(tally[:5], [1, *u, *u**2])
-        if np.linalg.norm(np.linalg.solve(lower, u)) > own.controls.farthest[0]:
-            continue  # α̃ is 0 there
-        n_compared += 1
-        done = leapfrog(scale, stats["n_steps"])
-        expected = by_definition(
-            own.controls.mean, lower, before, work.y, stats["accept_prob"], work.xi, done, moves
-        )
-        np.testing.assert_allclose(tally[5:], expected, rtol=2e-4, atol=2e-4)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [3, 40])
-@pytest.mark.parametrize("steps", [(), (1,), (2, 3)])
-def test_the_table_in_many_dimensions(d, steps):
+def test_the_table_in_many_dimensions(d):
     """By random proposals."""
-    rng, scale, n = np.random.default_rng(2), (1.1 if steps else 2.4 / d**0.5), 200_000
-    proposal = (
-        control_variates_table.leapfrog(scale, steps)
-        if steps
-        else control_variates_table.walk(scale)
-    )
-    [row] = control_variates_table.expectations(d, proposal, np.array([0.5, 0.8]) * d**0.5)[1:]
-    z, xi = np.full((1, d), 0.8), rng.standard_normal((n, d))
-    moves = [leapfrog(scale, number) for number in steps] or [walk(scale)]
-    parts = [move(z, own) for move, own in zip(moves, np.split(xi, len(moves)), strict=True)]
-    z_y, log_ratio = (np.concatenate(part) for part in zip(*parts, strict=True))
+    rng, scale, n = np.random.default_rng(2), 2.4 / d**0.5, 200_000
+    [row] = controls.expectations(d, scale, np.array([0.5, 0.8]) * d**0.5)[1:]
+    z = np.full((1, d), 0.8)
+    z_y = z + scale * rng.standard_normal((n, d))
     gained = np.sum(z_y**2, axis=1) - np.sum(z**2)
-    alpha = np.minimum(1, np.exp(log_ratio))
-    first = (
-        row[control_variates_tally.SQUARE_COLUMN] * 0.8**2
-        + row[control_variates_tally.VARIANCE_COLUMN]
-    )
+    alpha = np.minimum(1, np.exp(-gained / 2))
+    first = row[controls.SQUARE_COLUMN] * 0.8**2 + row[controls.VARIANCE_COLUMN]
     for sampled, expected in [
-        (z_y[:, 0] - 0.8, row[control_variates_tally.LINEAR_COLUMN] * 0.8),
+        (z_y[:, 0] - 0.8, row[controls.LINEAR_COLUMN] * 0.8),
         (z_y[:, 0] ** 2 - 0.8**2, first),
-        (gained, row[control_variates_tally.RADIUS_COLUMN]),
+        (gained, row[controls.RADIUS_COLUMN]),
     ]:
         error = np.mean(alpha * sampled) - expected
         assert abs(error) < 4 * np.std(alpha * sampled) / n**0.5
 
 
 def test_beyond_the_table_there_is_no_second_part():
-    own = allocate(
-        control_variates_tally.Controls, {"d": 1, "grid": control_variates_tally.TABLE_ROWS}
-    )
-    control_variates_table.prepare(own, MEAN[:1], FACTOR[:1, :1], control_variates_table.walk(2.0))
+    own = allocate(controls.Controls, {"d": 1})
+    controls.prepare(own, MEAN[:1], FACTOR[:1, :1], 2.0)
     sums, far, step = np.zeros(3), np.array([9.0]), np.array([-1.0])
     x = MEAN[:1] + 1.5 * far
-    control_variates_tally.add_controls(
-        own, x, x - 1.5, far, step, 0.5, np.empty(control_variates_tally.N_COLUMNS), sums
-    )
+    controls.add_controls(own, x, x - 1.5, far, step, 0.5, np.empty(controls.N_COLUMNS), sums)
     np.testing.assert_allclose(sums, [-0.75, 0.5 * 1.5**2 * (64 - 81), 0.5 * (64 - 81)])
 
 
@@ -193,15 +110,15 @@ def model():
     return model
 
 
-@pytest.fixture(scope="module", params=[pk.GAM, pk.GadMALA])
-def step(request, model):
-    return request.param(model=model, control_variates=True)
+@pytest.fixture(scope="module")
+def step(model):
+    return pk.GAM(model=model, control_variates=True)
 
 
 @pytest.fixture
 def again(step):
     """The same sampler with other options."""
-    return partial(type(step), model=step.model)
+    return partial(pk.GAM, model=step.model)
 
 
 OPTIONS = {"draws": 500, "tune": 400, "chains": 4}
@@ -222,28 +139,29 @@ def largest_z(dt):
     return max(float(np.abs(z[name]).max()) for name in NAMES)
 
 
-def test_their_means_are_zero(step, banana, monkeypatch):
+def test_their_means_are_zero(banana, monkeypatch):
     """However far from normal the posterior is; but not with a wrong table."""
-    one = type(step)(model=banana, control_variates=True, steps_per_draw=10)
+    one = pk.GAM(model=banana, control_variates=True, steps_per_draw=10)
     long = OPTIONS | {"draws": 6000, "chains": 2}
     assert largest_z(sample(one, **long)) < 4
 
-    def wrong(own, *arguments):
-        control_variates_table.prepare(own, *arguments)
-        own.table[:, control_variates_tally.VARIANCE_COLUMN] *= 0.8
+    prepare = controls.prepare
 
-    monkeypatch.setattr(option, "prepare", wrong)
+    def wrong(own, *arguments):
+        prepare(own, *arguments)
+        own.table[:, controls.VARIANCE_COLUMN] *= 0.8
+
+    monkeypatch.setattr(controls, "prepare", wrong)
     assert largest_z(sample(one, **long)) > 10
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", [pk.GAM, pk.GadMALA])
-def test_a_density_may_end_abruptly(sampler):
+def test_a_density_may_end_abruptly():
     """Where the mean of its gradient is not 0."""
     with pm.Model() as model:
         x = pm.Normal("x", shape=2)
         pm.Potential("end", pm.math.switch(x[0] < 1, 0.0, -np.inf))
-    step = sampler(model=model, control_variates=True, steps_per_draw=10)
+    step = pk.GAM(model=model, control_variates=True, steps_per_draw=10)
     dt = sample(step, draws=3000, tune=200, chains=2)
     assert largest_z(dt) < 4
     found = pk.expectation(dt, lambda v: v["x"])
@@ -386,9 +304,8 @@ def test_few_draws_are_not_corrected(result):
     assert pk.expectation(result.isel(chain=[0]), lambda v: v["t"]).gain == 1
 
 
-def test_a_part_of_the_variables_is_refused(step, again):
-    name = type(step).__name__
-    with pytest.raises(ValueError, match=rf"needs {name} to move all variables, not only \['x'\]"):
+def test_a_part_of_the_variables_is_refused(again):
+    with pytest.raises(ValueError, match=r"needs GAM to move all variables, not only \['x'\]"):
         again(["x"], control_variates=True)
 
 
@@ -414,9 +331,3 @@ def test_a_proposal_that_changes_is_refused(again):
         again(control_variates=True, keep_adapting=True)
     with pytest.raises(ValueError, match="control_variates must be True or False"):
         again(control_variates="yes")
-
-
-@pytest.mark.parametrize("adaptation", ["whitened", "published"])
-def test_other_adaptations_have_none(model, adaptation):
-    with pytest.raises(ValueError, match=f"needs adaptation=\"fisher\", not '{adaptation}'"):
-        pk.GadMALA(model=model, control_variates=True, adaptation=adaptation)

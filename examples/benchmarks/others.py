@@ -115,16 +115,23 @@ def sequential(sampler, problem):
 
     def go(n, seed):
         """Return n particles, and how many evaluations of the likelihood they took."""
-        kernel.draws, spent = n, n
-        kernel.initialize(None, np.random.default_rng(seed))
-        while kernel.beta < 1:
-            kernel.update_beta_and_weights()
-            kernel.step()
-            spent += n * (kernel.n_steps - 1)
+        kernel.draws = n
+        spent = anneal(kernel, None, np.random.default_rng(seed))
         return kernel.tempered_posterior.copy(), spent
 
     cost = go(PILOT, PILOT_SEED)[1] / PILOT
     return lambda each, share, seed: go(max(2, round(CHAINS * each / cost)), seed)[0][None]
+
+
+def anneal(kernel, start, rng):
+    """Bring the particles of a kernel to the posterior; return evaluations of the likelihood."""
+    kernel.initialize(start, rng)
+    spent = kernel.draws
+    while kernel.beta < 1:
+        kernel.update_beta_and_weights()
+        kernel.step()
+        spent += kernel.draws * (kernel.n_steps - 1)
+    return spent
 
 
 # ---- others with a gradient ---------------------------------------------------------------------

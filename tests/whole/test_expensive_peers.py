@@ -83,7 +83,7 @@ def test_chains_are_run_until_their_draws_are_worth_enough(peers):
     def truth(build, rng):
         return rng.random((10, 2)), worth
 
-    target = object.__new__(peers.Timed)
+    target = object.__new__(peers.Target)
     target.toy = SimpleNamespace(truth=truth)
     worth = 0.4 * peers.LEAST_WORTH
     draws, found = target._drawn()

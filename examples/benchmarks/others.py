@@ -15,7 +15,7 @@ from io import StringIO
 
 import numpy as np
 import pymc as pm
-from benchmark import CHAINS, costs, sample_by_nutpie, sample_by_pymc
+from benchmark import CHAINS, costs, sample_by_pymc
 from scipy.stats import norm
 
 LEAST_TUNING = 5
@@ -144,8 +144,18 @@ def nutpie(adaptation, sampler, problem):
     compiled = nutpie.compile_pymc_model(problem.model)
 
     def go(tune, draws, seed):
-        kept = {"store_unconstrained": True, "save_warmup": True}
-        dt = sample_by_nutpie(compiled, adaptation, draws=draws, tune=tune, seed=seed, **kept)
+        dt = nutpie.sample(
+            compiled,
+            adaptation=adaptation,
+            draws=draws,
+            tune=tune,
+            seed=seed,
+            chains=CHAINS,
+            cores=1,
+            store_unconstrained=True,
+            save_warmup=True,
+            progress_bar=False,
+        )
         spent = costs(dt, lambda group: group["n_steps"].values)
         return dt["sample_stats"]["unconstrained_draw"].values, spent
 

@@ -185,7 +185,6 @@ def test_the_tables_of_peers_are_those_of_its_runs(script):
         ("mirrored", "off"),
         ("modes", "ess"),
         ("modes", "value"),
-        ("per_second", "ess_per_second"),
         ("stated_errors", "z"),
         ("walk_controls", "z"),
     ],

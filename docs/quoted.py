@@ -126,9 +126,10 @@ def effective_draws():
     large = [name for name, gain in gains.items() if gain >= 20]
     controls = {
         sampler: [
-            np.median(row["means"])
-            for row in rows("walk_controls")
-            if row["case"] != "banana" and row["sampler"] == sampler
+            by_row[case, n, sampler, "corrected"]["median"]
+            / by_row[case, n, sampler, sampler]["median"]
+            for case in ("AR5", "log regression", "GARCH")
+            for n in (10_000, 50_000)
         ]
         for sampler in ("GAM", "GadMALA")
     }

@@ -186,7 +186,6 @@ def test_the_tables_of_peers_are_those_of_its_runs(script):
         ("modes", "ess"),
         ("modes", "value"),
         ("stated_errors", "z"),
-        ("walk_controls", "z"),
     ],
 )
 def test_tables_are_those_of_the_runs(script, number, monkeypatch):

@@ -151,14 +151,9 @@ def each(measure, **choices):
     `measure` is called with the names of `choices` that it has as arguments.
     """
     names = inspect.signature(measure).parameters
-    for what in combinations(**choices):
-        yield what, partial(measure, **{name: what[name] for name in what if name in names})
-
-
-def combinations(**choices):
-    """Yield each combination of choices, by name."""
     for values in product(*choices.values()):
-        yield dict(zip(choices, values, strict=True))
+        what = dict(zip(choices, values, strict=True))
+        yield what, partial(measure, **{name: what[name] for name in what if name in names})
 
 
 def load(file):
@@ -233,14 +228,6 @@ def sample_by_pymc(*draws, **options):
     return pm.sample(*draws, **options)
 
 
-def sample_by_nutpie(compiled, adaptation, **options):
-    """Run nutpie quietly, with one of its mass matrices: by default four chains, in turn."""
-    import nutpie
-
-    options = {"chains": CHAINS, "cores": 1, "progress_bar": False} | options
-    return nutpie.sample(compiled, adaptation=adaptation, **options)
-
-
 @lru_cache(1)
 def step_of(sampler, model, **options):
     """Return a step of a sampler, by its name; the last one is kept, as compiling takes long."""
@@ -313,11 +300,6 @@ def costs(dt, cost):
 def both(x):
     """Return x (..., d) and its squares, (..., 2d)."""
     return np.concatenate([x, x**2], axis=-1)
-
-
-def with_squares(x):
-    """Return x (chains, n, d) and the squares about the means, (chains, n, 2d)."""
-    return np.concatenate([x, (x - x.mean(axis=(0, 1))) ** 2], axis=2)
 
 
 def least_ess(x):

@@ -159,9 +159,8 @@ def draw(rows):
         for sampler, style in SAMPLERS.items():
             found = groups(rows, name, sampler)
             x, y = [c for c, _ in found], [np.median(errors_of(own)) for _, own in found]
-            factors = [pictures.known_to(len(own)) for _, own in found]
-            bars = pictures.bars(y, np.array(factors))
-            axis.errorbar(x, y, bars, fmt=style, ms=5, elinewidth=1, capsize=2, label=sampler)
+            runs = [len(own) for _, own in found]
+            pictures.draw_errors(axis, x, y, runs, label=sampler, fmt=style)
         axis.set(title=title, xlabel="calls of the simulator", xscale="log", yscale="log")
         axis.set_xticks(TICKS, TICKS)
         axis.set_xticks([], minor=True)

@@ -266,11 +266,8 @@ def draw(rows):
             own.sort(key=lambda row: row["evaluations"])
             n = [row["evaluations"] for row in own]
             error = [row["median"] ** -0.5 for row in own]
-            factors = np.array([pictures.known_to(row["runs"]) for row in own]).reshape(-1, 2)
-            options = {"marker": marker, "ms": 5, "elinewidth": 1, "capsize": 2}
-            axis.errorbar(
-                n, error, pictures.bars(error, factors), label=LABELS[of, sampler], **options
-            )
+            runs = [row["runs"] for row in own]
+            pictures.draw_errors(axis, n, error, runs, label=LABELS[of, sampler], marker=marker)
         axis.set(title=f"{NAMES[case]}, d = {Problem(case).d}", xlabel="evaluations in all")
         axis.set(xscale="log", yscale="log")
         axis.grid(alpha=0.3)

@@ -5,20 +5,22 @@
 A run is ``pk.evidence`` with its default numbers of evaluations, of the draws that
 SurrogateMetropolis makes with 2000 evaluations in all, or NUTS (``pm.sample``, 4 chains of 1000
 draws after 1000 of tuning), from dispersed starts. z is error / standard error. Regressions are
-known by quadrature over the standard deviation of their errors, the banana and the transforms by
-hand, cases of evidence_peers.py as there, by quadrature or a million draws of t densities, and the
-hidden Markov model by such draws.
+known by quadrature over the standard deviation of their errors, the schools over that of their
+effects, the banana and the transforms by hand, and all others by a million draws of t densities.
 """
 
 import time
-from itertools import product
+from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
 
-import evidence_peers
 import numpy as np
-from benchmark import each, grouped, load, main, sample, sample_by_pymc, step_of, table
-from evidence_peers import log_z_of_regression
-from problems import NAMES, Problem, problem_of
+import pymc as pm
+from benchmark import each, grouped, main, sample, sample_by_pymc, step_of, table
+from problems import NAMES, Problem, long_run, problem_of
+from scipy.integrate import quad
+from scipy.special import logsumexp
+from scipy.stats import halfcauchy, multivariate_normal, multivariate_t
 
 import pymc_kameleon as pk
 
@@ -31,12 +33,6 @@ CASES = (
 SAMPLERS = "SurrogateMetropolis", "NUTS"
 EVALUATIONS = 2000
 """Of SurrogateMetropolis, in all."""
-
-REGRESSIONS = {"interaction": 100, "26 coefficients": 1}
-"""Standard deviations of the coefficients' priors."""
-
-BY_HAND = {"banana": 4 * np.log(2 * np.pi) + np.log(10), "transforms": -np.log(6)}
-"""The banana is a normal that was curved; of the orders of three variables one is left."""
 
 
 def plan(options):
@@ -82,17 +78,77 @@ DRAWS = {"SurrogateMetropolis": of_surrogates, "NUTS": of_nuts}
 
 def known_of(case):
     """Return log Z, and its standard error."""
-    log_z, error = None, 0.0
-    if case in BY_HAND:
-        log_z = BY_HAND[case]
-    elif case in evidence_peers.CASES:
-        [row] = grouped(load(evidence_peers.FILE), "case", "sampler")[case, "known"]
-        log_z, error = row["log_z"], row["error"]
-    elif case in REGRESSIONS:
-        log_z = log_z_of_regression(REGRESSIONS[case], Problem(case))
+    if case in EXACT:
+        log_z, error = EXACT[case](Problem(case)), 0.0
     else:
-        log_z, error = evidence_peers.by_importance(Problem(case))
+        log_z, error = by_importance(Problem(case))
     return {"log_evidence": float(log_z), "standard_error": float(error)}
+
+
+def log_z_of_regression(prior_sd, problem):
+    """Return log Z by quadrature over sigma: given it, the coefficients are normal."""
+    model, y = problem.model, problem.model["y"]
+    data, mean = model.rvs_to_values[y].data, y.owner.inputs[2]
+    of_coefficients = pm.pytensorf.compile([model["intercept"], model["slope"]], mean)
+    predictors = np.stack([of_coefficients(b[0], b[1:]) for b in np.eye(problem.d - 1)], axis=1)
+    spread, directions = np.linalg.eigh(prior_sd**2 * predictors @ predictors.T)
+    y = directions.T @ data
+
+    def log_density(sigma):
+        variance = np.maximum(spread, 0) + sigma**2
+        normal = -np.sum(np.log(2 * np.pi * variance) + y**2 / variance) / 2
+        return normal + halfcauchy.logpdf(sigma, scale=5)
+
+    return integrated(log_density)
+
+
+def log_z_of_schools(problem):
+    """Return log Z by quadrature over tau: given it, mu and the effects are normal."""
+    y = problem.model["y"]
+    data, error = problem.model.rvs_to_values[y].data, y.owner.inputs[3].data
+
+    def log_density(tau):
+        covariance = 25 + np.diag(tau**2 + error.astype(float) ** 2)
+        normal = multivariate_normal.logpdf(data, np.zeros(data.size), covariance)
+        return normal + halfcauchy.logpdf(tau, scale=5)
+
+    return integrated(log_density)
+
+
+def integrated(log_density):
+    """Return the log of the integral over a positive variable, by its logarithm."""
+    grid = np.linspace(-12, 12, 481)
+    values = np.array([log_density(np.exp(x)) + x for x in grid])
+    top, centre = values.max(), grid[values.argmax()]
+
+    def density(x):
+        return np.exp(log_density(np.exp(x)) + x - top)
+
+    options = {"epsabs": 1e-12, "epsrel": 1e-10, "limit": 400}
+    ends = centre + np.array([-40, -3, -0.3, 0, 0.3, 3, 40])
+    parts = [quad(density, *pair, **options)[0] for pair in pairwise(ends)]
+    return top + np.log(sum(parts))
+
+
+def by_importance(problem, n=1_000_000, nu=5):
+    """Return log Z and its error, by draws of t's about the draws of a long walk."""
+    x = long_run(problem, 5000).reshape(-1, problem.d)
+    reference = multivariate_t(x.mean(axis=0), 1.2 * np.cov(x.T), nu, seed=1)
+    proposed = reference.rvs(n)
+    log_w = np.array([problem.logp(one) for one in proposed]) - reference.logpdf(proposed)
+    w = np.exp(log_w - log_w.max())
+    return logsumexp(log_w) - np.log(n), np.std(w) / np.mean(w) / n**0.5
+
+
+EXACT = {
+    "AR5": partial(log_z_of_regression, 10),
+    "interaction": partial(log_z_of_regression, 100),
+    "26 coefficients": partial(log_z_of_regression, 1),
+    "schools": log_z_of_schools,
+    "banana": lambda _: 4 * np.log(2 * np.pi) + np.log(10),
+    "transforms": lambda _: -np.log(6),
+}
+"""The banana is a normal that was curved; of the orders of three variables one is left."""
 
 
 # ---- tables -------------------------------------------------------------------------------------

@@ -14,8 +14,11 @@ FIRST were chosen before any was run here: of suites.py they have 3 parameters o
 and a truth that was worth 4000 draws then. The others were added after these were run, so that the
 choice from suites.py is nobody's. Truths by chains are worth 1000 draws or more.
 
-Others get what evidence_peers.py gives them: the priors, or quantiles of them. They see numbers of
-the log-likelihood or the log-density alone. Ours is `pk.sample(max_evaluations=...)`, read by
+Other packages begin with the model's own priors. Nested samplers take them as quantiles of a unit
+cube, SMC takes draws of them, and PyVBMC what its `PyMCTarget` makes of the model or, where that
+refuses, its initial point and 5 and 95 % quantiles of the prior. What PyVBMC's target spends on its
+search of a mode is counted, in its own units. They see numbers of the log-likelihood or the
+log-density alone. Ours is `pk.sample(max_evaluations=...)`, read by
 `pk.expectation`. It chooses its sampler by itself, and so learns a simulator's predictions where a
 model has one; "density" is SurrogateMetropolis on these, which sees what others see. Of compiled
 models ours is SurrogateMetropolis, which is told that they are expensive.
@@ -26,23 +29,28 @@ mean. An evaluation is one of the likelihood or of the density.
 """
 
 import signal
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from io import StringIO
 from itertools import takewhile
+from math import log
 from pathlib import Path
 from time import process_time
 from typing import NamedTuple
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import suites
 from benchmark import evaluations, grouped, load, main, rounded, table, three_digits
-from evidence_peers import Case as Evidence
-from evidence_peers import Found, Target, TimeUp, dynesty, nautilus, sequential, variational
+from others import anneal
 from problems import CASES as MODELS
-from problems import NAMES, Case, known_quantiles
-from scipy.stats import gmean, uniform
+from problems import NAMES, Case, Problem, known_quantiles
+from pymc.distributions.transforms import ordered
+from pytensor.graph import graph_replace
+from scipy.stats import gmean, qmc, uniform
 
 import pymc_kameleon as pk
 
@@ -50,64 +58,68 @@ FILE = Path(__file__).with_suffix(".json")
 LIMIT, LIMITS = 150, {"PyVBMC": 600, "GPry": 300}
 """Seconds of a processor after which a run is given up; of these what they then have counts."""
 
-COMPILED = (
-    "AR5",
-    "interaction",
-    "GARCH",
-    "hidden Markov",
-    "mixture",
-    "schools",
-    "centred schools",
-)
-FIRST_SIMULATORS = (
-    "logistic",
-    "oscillator",
-    "linear 1",
-    "linear uniform 1",
-    "Bernoulli GLM 1",
-    "Lotka–Volterra of sbibm 1",
-)
-FIRST = (*COMPILED, *FIRST_SIMULATORS)
-SIMULATORS = (
-    *FIRST_SIMULATORS,
-    "SIR of sbibm 1",
-    "SIR",
-    "constant",
-    "Goodwin",
-    "FitzHugh–Nagumo",
-    "Hodgkin–Huxley",
-    "action potential",
-    "Lotka–Volterra",
-    "repressilator",
-    "messenger RNA",
-)
-DENSITIES = (
-    "Rosenbrock",
-    "two modes in a box",
-    "three modes in a box",
-    "three modes 5 in a box",
-    "egg box in a box",
-    "two moons 1",
-    "SLCP 1",
-    "mixture 1",
-    "gaussian-mixture over HTTP",
-    "constrained bananas",
-)
-CASES = (*COMPILED, *SIMULATORS, *DENSITIES)
+COMPILED = {
+    case: NAMES[case]
+    for case in (
+        "AR5",
+        "interaction",
+        "GARCH",
+        "hidden Markov",
+        "mixture",
+        "schools",
+        "centred schools",
+    )
+}
+FIRST = COMPILED | {
+    "logistic": "logistic growth",
+    "oscillator": "harmonic oscillator",
+    "linear 1": "ten means, normal prior",
+    "linear uniform 1": "ten means, uniform prior",
+    "Bernoulli GLM 1": "Bernoulli GLM",
+    "Lotka–Volterra of sbibm 1": "Lotka–Volterra",
+}
+DENSITIES = {
+    "Rosenbrock": "Rosenbrock",
+    "two modes in a box": "two modes in a box",
+    "three modes in a box": "three modes in a box",
+    "three modes 5 in a box": "three modes in a box, five parameters",
+    "egg box in a box": "egg box in a box",
+    "two moons 1": "two moons",
+    "SLCP 1": "SLCP",
+    "mixture 1": "mixture of sbibm",
+    "gaussian-mixture over HTTP": "three normals over HTTP",
+    "constrained bananas": "constrained bananas",
+}
+CASES = {
+    **FIRST,
+    "SIR of sbibm 1": "SIR of sbibm",
+    "SIR": "SIR of PINTS",
+    "constant": "two constants",
+    "Goodwin": "Goodwin's oscillator",
+    "FitzHugh–Nagumo": "FitzHugh–Nagumo",
+    "Hodgkin–Huxley": "Hodgkin–Huxley",
+    "action potential": "action potential",
+    "Lotka–Volterra": "Lotka–Volterra of PINTS",
+    "repressilator": "repressilator",
+    "messenger RNA": "messenger RNA",
+    **DENSITIES,
+}
+"""And as the page calls them. Of all but COMPILED and DENSITIES the black box is a simulator."""
 BUDGETS = (50, 60, 70, 80, 90, 100, 110, 125, 150, 175, 200, 300, 500, 1000, 2000, 5000)
 """Evaluations of ours."""
 
 
 def plan(options):
     """Yield what is to be run."""
-    make = cache(partial(Timed, options))
+    make = cache(partial(Target, options))
     for case in CASES:
         yield {"case": case, "sampler": "truth"}, lambda case=case: make(case).truth()
     for seed in range(options.seeds):
         for method, (package, _) in METHODS.items():
             if package is None or find_spec(package):
                 for case in CASES:
-                    if case in SIMULATORS or not method.startswith("density"):
+                    is_simulator = case not in COMPILED | DENSITIES
+                    if is_simulator or not method.startswith("density"):
                         what = {"case": case, "sampler": method, "seed": seed}
                         yield what, partial(run, what, make)
 
@@ -115,10 +127,11 @@ def plan(options):
 # ---- problems -----------------------------------------------------------------------------------
 
 
-class Timed(Target):
-    """A Target that knows how many densities it was asked for, and how long it took to answer.
+class Target(Problem):
+    """A Problem whose prior and likelihood are apart, and which counts and times what is asked.
 
-    `calls` has an item for each call of its black box, or is None.
+    `calls` has an item for each call of its black box, or is None. `mass` is what the density of
+    the prior integrates to, where it is that of what is sorted.
 
     Parameters
     ----------
@@ -142,13 +155,13 @@ class Timed(Target):
             self.toy = toys_of[suites.suite_of(name)]()[name]
             model, self.calls = self.toy.model()
             case = Case(lambda: model)
-        super().__init__(name, case, Evidence(mass=1 / 2 if name == "mixture" else 1.0))
+        super().__init__(name, case)
+        self.mass = 1 / 2 if name == "mixture" else 1.0
 
     def count_from_zero(self):
         """Compile what is called, and forget all calls."""
-        super().count_from_zero()
-        self._logp, self._prior  # noqa: B018
-        self.n_density, self.spent = 0, 0.0
+        self._logp, self._log_likelihood, self._prior  # noqa: B018
+        self.n_density, self.n_likelihood, self.spent = 0, 0, 0.0
         if self.calls is not None:
             self.calls.clear()
 
@@ -159,7 +172,11 @@ class Timed(Target):
 
     def log_likelihood(self, x):
         """Return the log-likelihood at x (d,), as low as nested samplers take where it is none."""
-        return self._timed(super().log_likelihood, x)
+        self.n_likelihood += 1
+        if x.min() <= NOWHERE:
+            return LOWEST
+        value = float(self._timed(self._log_likelihood, x))
+        return value if value > LOWEST else LOWEST
 
     def _timed(self, function, x):
         began = process_time()
@@ -167,6 +184,69 @@ class Timed(Target):
             return function(x)
         finally:
             self.spent += process_time() - began
+
+    @cached_property
+    def _log_likelihood(self):
+        by_name = {value.name: value for value in self.model.value_vars}
+        values = [by_name[name] for name in self.initial]
+        [graph], x = pm.pytensorf.join_nonshared_inputs(self.initial, [self.model.datalogp], values)
+        function = pm.pytensorf.compile([x], graph)
+        function.trust_input = True
+        return function
+
+    @cached_property
+    def _prior(self):
+        u, at, quantiles, x = pt.vector("u", dtype="float64"), 0, {}, []
+        for rv in self.model.free_RVs:
+            shape = tuple(rv.shape.eval())
+            n = int(np.prod(shape))
+            own = graph_replace(rv, quantiles, strict=False) if quantiles else rv
+            q = quantile(own, u[at : at + n].reshape(shape))
+            transform = self.model.rvs_to_transforms[rv]
+            if self.mass < 1 and isinstance(transform, type(ordered)):
+                q = pt.sort(q)
+            quantiles[rv], at = pt.specify_shape(q, shape), at + n
+            x.append((q if transform is None else transform.forward(q, *own.owner.inputs)).ravel())
+        function = pm.pytensorf.compile([u], pt.concatenate(x), on_unused_input="ignore")
+        function.trust_input = True
+        return function
+
+    def prior(self, u):
+        """Return the points x (..., d) of the unit cube's u (..., d), NOWHERE where there is none.
+
+        That is where variables that are ordered, and not alike, are not in order.
+        """
+        flat = np.clip(np.atleast_2d(u), TINY, 1 - TINY)
+        with np.errstate(all="ignore"):
+            x = np.array([self._prior(row) for row in flat])
+        return np.where(np.isnan(x), NOWHERE, x).reshape(np.shape(u))
+
+    def draws_of_prior(self, u):
+        """Return the points x (n, d) of those of u (m, d) that have one."""
+        x = self.prior(u)
+        return x[(x > NOWHERE).all(axis=1)]
+
+    def quantiles(self, share, seed):
+        """Return x (d,) with this share of the prior below, and above."""
+        x = self.draws_of_prior(qmc.Sobol(self.d, seed=seed).random(1024))
+        return np.quantile(x, [share, 1 - share], axis=0)
+
+    @cached_property
+    def _transformed(self):
+        natural, at, values, x = pt.vector("natural", dtype="float64"), 0, {}, []
+        for rv in self.model.free_RVs:
+            shape = tuple(rv.shape.eval())
+            n = int(np.prod(shape))
+            inputs = graph_replace(rv.owner.inputs, values, strict=False)
+            value = pt.specify_shape(natural[at : at + n].reshape(shape), shape)
+            transform = self.model.rvs_to_transforms[rv]
+            x.append((value if transform is None else transform.forward(value, *inputs)).ravel())
+            values[rv], at = value, at + n
+        return pm.pytensorf.compile([natural], pt.concatenate(x), on_unused_input="ignore")
+
+    def transformed(self, natural):
+        """Return x (n, d) of draws (n, d) of the free variables, each on its own scale."""
+        return np.array([self._transformed(row) for row in natural])
 
     def truth(self):
         """Return means and standard deviations: by exact draws, by chains, or by a long run."""
@@ -201,6 +281,17 @@ class Timed(Target):
 
 N_TRUTH, LEAST_WORTH = 30_000, 1000
 """Draws that are looked at, at most; what those of chains are worth, at least."""
+
+LOWEST, TINY, NOWHERE = -1e100, 1e-15, -1e6
+
+
+def quantile(rv, u):
+    """Return the quantiles of a variable, as a graph; of a normal vector, those of its factor."""
+    if isinstance(rv.owner.op, pm.MvNormal.rv_type):
+        mean, covariance = rv.owner.op.dist_params(rv.owner)
+        return mean + pt.linalg.cholesky(covariance) @ pm.icdf(pm.Normal.dist(), u)
+    return pm.icdf(rv, u)
+
 
 # ---- a run --------------------------------------------------------------------------------------
 
@@ -267,6 +358,134 @@ def other(function, target, errors, seed):
         return found
     x, w = found.draws()
     return found.row() | {"errors": rounded(np.average(errors(x), axis=0, weights=w), 3)}
+
+
+class TimeUp(BaseException):
+    """A run has taken too long. Packages catch errors, but not this."""
+
+
+class Found(NamedTuple):
+    """What a run has found: evaluations, log Z, its error, and what returns draws and weights.
+
+    Draws x are (n, d), on the unconstrained scale.
+    """
+
+    evaluations: int
+    log_z: float
+    stated: float | None
+    draws: Callable
+    converged: bool | None = None
+
+    def row(self):
+        """Return the row of the evidence."""
+        row = {"evaluations": int(self.evaluations), "log_z": float(self.log_z)}
+        row |= {} if self.stated is None else {"stated": float(self.stated)}
+        return row | ({} if self.converged is None else {"converged": bool(self.converged)})
+
+
+def nautilus(n_live, n_eff, target, seed):
+    """Return a run of nautilus; its error is that of its effective draws, as its paper has it."""
+    from nautilus import Sampler
+
+    target.count_from_zero()
+    sampler = Sampler(
+        target.prior, target.log_likelihood, target.d, n_live=n_live, seed=seed, pass_dict=False
+    )
+    sampler.run(n_eff=n_eff)
+
+    def draws():
+        x, log_w, _ = sampler.posterior()
+        return x, np.exp(log_w)
+
+    log_z = sampler.log_z + log(target.mass)
+    return Found(target.n_likelihood, log_z, sampler.n_eff**-0.5, draws)
+
+
+def dynesty(n_live, target, seed):
+    """Return a run of dynesty's static sampler, which is for the evidence."""
+    from dynesty import NestedSampler
+
+    target.count_from_zero()
+    sampler = NestedSampler(
+        target.log_likelihood,
+        target.prior,
+        target.d,
+        nlive=n_live,
+        rstate=np.random.default_rng(seed),
+    )
+    sampler.run_nested(print_progress=False)
+    found = sampler.results
+
+    def draws():
+        return found.samples, found.importance_weights()
+
+    log_z = found.logz[-1] + log(target.mass)
+    return Found(target.n_likelihood, log_z, found.logzerr[-1], draws)
+
+
+def sequential(n, target, seed):
+    """Return a chain of PyMC's SMC, which states no error: users look at several chains."""
+    rng = np.random.default_rng(seed)
+    x = target.draws_of_prior(rng.random((2 * n, target.d)))[:n]
+    points = [target.unraveled(row) for row in x]
+    start = {name: np.array([point[name] for point in points]) for name in target.initial}
+    kernel = pm.smc.IMH(draws=n, model=target.model)
+    spent = anneal(kernel, start, rng)
+
+    def draws():
+        return kernel.tempered_posterior, np.ones(n)
+
+    return Found(spent, kernel.log_marginal_likelihood + log(target.mass), None, draws)
+
+
+def variational(target, seed):
+    """Return a run of PyVBMC: its bound, and the bound's error."""
+    from pyvbmc import VBMC
+    from pyvbmc.pymc import PyMCTarget, UnsupportedModel
+
+    options = {"display": "off"}
+    try:
+        of_model = PyMCTarget(target.model, seed=seed)
+    except UnsupportedModel:
+        low, high = target.quantiles(0.05, seed)
+        start = np.clip(target.centre, low, high)
+        vbmc = VBMC(
+            target.logp,
+            start,
+            plausible_lower_bounds=low,
+            plausible_upper_bounds=high,
+            options=options,
+            seed=seed,
+        )
+        setup, coordinates = 0, np.asarray
+    else:
+        vbmc, setup = VBMC(of_model, options=options, seed=seed), of_model.setup_cost
+
+        def coordinates(x):
+            by_name = of_model.to_model_variables(x)
+            columns = [np.reshape(by_name[name], (len(x), -1)) for name in of_model.names]
+            return target.transformed(np.column_stack(columns))
+
+    try:
+        posterior, found = vbmc.optimize()
+    except (ValueError, np.linalg.LinAlgError) as error:
+        spent = vbmc.function_logger.func_count + setup
+        return {"evaluations": int(spent), "refused": str(error)[:120]}
+    except TimeUp:  # what it has by now
+        spent, history = vbmc.function_logger.func_count, vbmc.iteration_history
+        posterior = history["vp"][-1]
+        found = {key: history[key][-1] for key in ("elbo", "elbo_sd")}
+        found |= {"func_count": spent, "success_flag": False}
+
+    def draws():
+        return coordinates(posterior.sample(VARIATIONAL_DRAWS)[0]), np.ones(VARIATIONAL_DRAWS)
+
+    spent = found["func_count"] + setup
+    return Found(spent, found["elbo"], found["elbo_sd"], draws, found["success_flag"])
+
+
+VARIATIONAL_DRAWS = 20_000
+"""Of PyVBMC's posterior."""
 
 
 def by_gaussian_process(target, seed):
@@ -360,26 +579,6 @@ FAMILIES = {
 OURS = ("ours", "ours, as a density")
 WANTED, NEAR = 0.1, 0.25
 """Posterior standard deviations, of the worst quantity."""
-TITLES = {
-    **{case: case for case in CASES},
-    **NAMES,
-    "oscillator": "harmonic oscillator",
-    "linear 1": "ten means, normal prior",
-    "linear uniform 1": "ten means, uniform prior",
-    "Bernoulli GLM 1": "Bernoulli GLM",
-    "Lotka–Volterra of sbibm 1": "Lotka–Volterra",
-    "logistic": "logistic growth",
-    "SIR of sbibm 1": "SIR of sbibm",
-    "SIR": "SIR of PINTS",
-    "constant": "two constants",
-    "Goodwin": "Goodwin's oscillator",
-    "Lotka–Volterra": "Lotka–Volterra of PINTS",
-    "two moons 1": "two moons",
-    "SLCP 1": "SLCP",
-    "mixture 1": "mixture of sbibm",
-    "three modes 5 in a box": "three modes in a box, five parameters",
-    "gaussian-mixture over HTTP": "three normals over HTTP",
-}
 
 
 class Runs:
@@ -455,7 +654,7 @@ def tables(rows):
             "evaluations for an error": table(
                 ["problem", *families],
                 [
-                    [f"{TITLES[case]}, d = {d[case]}", *(written(n[case], f) for f in families)]
+                    [f"{CASES[case]}, d = {d[case]}", *(written(n[case], f) for f in families)]
                     for case in cases
                 ],
             ),
@@ -485,7 +684,7 @@ def tables(rows):
             "expensive": table(
                 ["problem", "method", "runs", "evaluations", "worst", "median", "seconds"],
                 [
-                    [TITLES[case], method, *runs[case, method].cells()]
+                    [CASES[case], method, *runs[case, method].cells()]
                     for case in cases
                     for method in METHODS
                     if (case, method) in runs

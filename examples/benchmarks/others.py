@@ -15,7 +15,7 @@ from io import StringIO
 
 import numpy as np
 import pymc as pm
-from benchmark import CHAINS, costs, sample_by_nutpie, sample_by_pymc
+from benchmark import CHAINS, costs, sample_by_pymc
 from scipy.stats import norm
 
 LEAST_TUNING = 5
@@ -115,16 +115,23 @@ def sequential(sampler, problem):
 
     def go(n, seed):
         """Return n particles, and how many evaluations of the likelihood they took."""
-        kernel.draws, spent = n, n
-        kernel.initialize(None, np.random.default_rng(seed))
-        while kernel.beta < 1:
-            kernel.update_beta_and_weights()
-            kernel.step()
-            spent += n * (kernel.n_steps - 1)
+        kernel.draws = n
+        spent = anneal(kernel, None, np.random.default_rng(seed))
         return kernel.tempered_posterior.copy(), spent
 
     cost = go(PILOT, PILOT_SEED)[1] / PILOT
     return lambda each, share, seed: go(max(2, round(CHAINS * each / cost)), seed)[0][None]
+
+
+def anneal(kernel, start, rng):
+    """Bring the particles of a kernel to the posterior; return evaluations of the likelihood."""
+    kernel.initialize(start, rng)
+    spent = kernel.draws
+    while kernel.beta < 1:
+        kernel.update_beta_and_weights()
+        kernel.step()
+        spent += kernel.draws * (kernel.n_steps - 1)
+    return spent
 
 
 # ---- others with a gradient ---------------------------------------------------------------------
@@ -137,8 +144,18 @@ def nutpie(adaptation, sampler, problem):
     compiled = nutpie.compile_pymc_model(problem.model)
 
     def go(tune, draws, seed):
-        kept = {"store_unconstrained": True, "save_warmup": True}
-        dt = sample_by_nutpie(compiled, adaptation, draws=draws, tune=tune, seed=seed, **kept)
+        dt = nutpie.sample(
+            compiled,
+            adaptation=adaptation,
+            draws=draws,
+            tune=tune,
+            seed=seed,
+            chains=CHAINS,
+            cores=1,
+            store_unconstrained=True,
+            save_warmup=True,
+            progress_bar=False,
+        )
         spent = costs(dt, lambda group: group["n_steps"].values)
         return dt["sample_stats"]["unconstrained_draw"].values, spent
 

@@ -12,7 +12,7 @@ from scipy.stats import chi2
 STYLE = DOCS / "matplotlibrc"
 IMAGES = DOCS / "images"
 
-BLUE, RED, GREEN = "#0072B2", "#D55E00", "#009E73"
+BLUE, RED = "#0072B2", "#D55E00"
 """Of the palette of Okabe and Ito, which people tell apart who do not see red or green."""
 
 MARKERS = "osD^vP"
@@ -39,6 +39,12 @@ def bars(values, factors):
     """
     values = np.asarray(values)[:, None]
     return np.abs(values * factors - values).T
+
+
+def draw_errors(axis, x, error, runs, **style):
+    """Draw root mean squares of so many errors each over x, with their intervals."""
+    factors = np.array([known_to(n) for n in runs]).reshape(-1, 2)
+    axis.errorbar(x, error, bars(error, factors), ms=5, elinewidth=1, capsize=2, **style)
 
 
 def folder(about):

@@ -1,4 +1,4 @@
-"""Ordinary posteriors of 3 to 26 parameters: regressions, time series, hierarchies, curves.
+"""Ordinary posteriors of 3 to 26 parameters: regressions, GARCH, hierarchies, curves.
 
 Each function returns a PyMC model, with priors as users write them, in the units of the data. The
 data are simulated with a fixed seed, or typed in. ``POSTERIORS`` has all of them by name.
@@ -32,14 +32,6 @@ def linear(predictors, y, prior_sd, student=False):
         else:
             pm.Normal("y", mean, sigma, observed=y)
     return model
-
-
-def regression(d, n=100):
-    """Return a regression of d parameters, predictors of scale 1, and wide priors."""
-    rng = np.random.default_rng(d)
-    predictors = rng.normal(size=(n, d - 2))
-    y = 1 + predictors @ rng.normal(0, 2, d - 2) + rng.normal(size=n)
-    return linear(predictors, y, 100)
 
 
 def interaction():
@@ -109,8 +101,8 @@ def wells():
     return model
 
 
-def pests(overdispersed):
-    """Pests caught, by those before, treatment and kind of house: Poisson or negative binomial."""
+def pests():
+    """Pests caught, by those before, treatment and kind of house: negative binomial counts."""
     rng = np.random.default_rng(8)
     houses = rng.random((260, 2)) < [0.6, 0.3]
     design = np.column_stack([np.ones(260), rng.gamma(0.3, 1.4, 260), houses])
@@ -120,24 +112,7 @@ def pests(overdispersed):
     with pm.Model() as model:
         b = pm.Normal("b", 0, 5, shape=4)
         mean = days * pm.math.exp(pm.math.dot(design, b))
-        if overdispersed:
-            pm.NegativeBinomial("caught", mean, pm.HalfNormal("shape", 5), observed=caught)
-        else:
-            pm.Poisson("caught", mean, observed=caught)
-    return model
-
-
-def survival():
-    """Weeks until a relapse, by age and treatment: a Weibull regression, censored at 50 weeks."""
-    rng = np.random.default_rng(9)
-    age, treated = rng.normal(60, 10, 150), rng.random(150) < 0.5
-    weeks = np.exp(5 - 0.03 * age + 0.6 * treated) * rng.weibull(1.4, 150)
-    with pm.Model() as model:
-        shape = pm.HalfNormal("shape", 2)
-        b = pm.Normal("b", 0, 10, shape=3)
-        scale = pm.math.exp(b[0] + b[1] * age + b[2] * treated)
-        time = pm.Weibull.dist(shape, scale)
-        pm.Censored("weeks", time, lower=None, upper=50, observed=weeks.clip(max=50))
+        pm.NegativeBinomial("caught", mean, pm.HalfNormal("shape", 5), observed=caught)
     return model
 
 
@@ -191,21 +166,7 @@ def oxygen():
     return model
 
 
-# ---- time series --------------------------------------------------------------------------------
-
-
-def moving_average(n=200):
-    """Return ARMA(1, 1)."""
-    noise, y = np.random.default_rng(12).normal(0, 0.5, n), np.zeros(n)
-    for t in range(1, n):
-        y[t] = 0.3 + 0.8 * y[t - 1] + noise[t] + 0.4 * noise[t - 1]
-    with pm.Model() as model:
-        mu, phi = pm.Normal("mu", 0, 10), pm.Normal("phi", 0, 1)
-        theta, sigma = pm.Normal("theta", 0, 1), pm.HalfCauchy("sigma", 2.5)
-        surprises = y[1:] - mu - phi * y[:-1]
-        errors = recursion(lambda new, before, theta: new - theta * before, surprises, 0, theta)
-        pm.Potential("y", pm.logp(pm.Normal.dist(0, sigma), errors).sum())
-    return model
+# ---- a time series ------------------------------------------------------------------------------
 
 
 def volatility(n=300):
@@ -277,7 +238,7 @@ def two_components():
     return model
 
 
-# ---- Gaussian processes -------------------------------------------------------------------------
+# ---- a Gaussian process -------------------------------------------------------------------------
 
 
 def latent_process():
@@ -293,23 +254,9 @@ def latent_process():
     return model
 
 
-def process():
-    """Return scales and noise of a Gaussian process, whose values are integrated out."""
-    rng = np.random.default_rng(17)
-    points = np.sort(rng.uniform(0, 10, 30))
-    y = np.sin(points) + 0.3 * points + rng.normal(0, 0.3, 30)
-    with pm.Model() as model:
-        length, amplitude = pm.InverseGamma("length", 5, 10), pm.HalfNormal("amplitude", 3)
-        gp = pm.gp.Marginal(cov_func=amplitude**2 * pm.gp.cov.ExpQuad(1, length))
-        gp.marginal_likelihood("y", points[:, None], y, sigma=pm.HalfNormal("noise", 1))
-    return model
-
-
 # ---- all of them --------------------------------------------------------------------------------
 
 POSTERIORS = {
-    "regression 5": partial(regression, 5),
-    "regression 10": partial(regression, 10),
     "correlated": correlated,
     "interaction": interaction,
     "trend": trend,
@@ -318,19 +265,15 @@ POSTERIORS = {
     "robust": robust,
     "logistic": logistic_regression,
     "wells": wells,
-    "Poisson": partial(pests, overdispersed=False),
-    "negative binomial": partial(pests, overdispersed=True),
-    "survival": survival,
+    "negative binomial": pests,
     "dose response": dose_response,
     "elimination": elimination,
     "growth": growth,
     "oxygen": oxygen,
-    "ARMA": moving_average,
     "GARCH": volatility,
     "schools": partial(eight_schools, centred=False),
     "centred schools": partial(eight_schools, centred=True),
     "groups": groups,
     "two components": two_components,
     "latent process": latent_process,
-    "process": process,
 }

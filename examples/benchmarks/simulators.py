@@ -5,9 +5,9 @@
 makes the references that are missing in simulators.json.
 
 Each model has one black box: a function that is called through Python, has no gradient, and counts
-its calls. Inside is compiled code of some microseconds. It is smooth and the same at each call, as
-its steps are fixed. So the same model with a twin of the simulator that has a gradient, or is at
-least called without Python, can be run for very long, and that is where references are from:
+its calls. It is smooth and the same at each call, as its steps are fixed. So the same model with a
+twin of the simulator that has a gradient, or is at least called without Python, can be run for very
+long, and that is where references are from:
 
 * `by_nuts`: NUTS with derivatives by central differences, or by PyTensor of a closed form. An error
   of a derivative costs acceptance only: the draws are exact.
@@ -22,7 +22,6 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import NamedTuple
 
 import benchmark
@@ -53,20 +52,18 @@ def black_box(name, solve, shape):
     Parameters
     ----------
     name : str
-    solve : compiled function
-        Takes all inputs as one vector, and returns all outputs as one.
+    solve : callable
+        Takes all inputs as one vector, and returns all outputs. The twin needs it compiled.
     shape : tuple of int
         Of the output.
     """
 
     def call(*inputs):
-        began = perf_counter()
         outputs = solve(np.concatenate([np.ravel(x) for x in inputs])).reshape(shape)
         call.calls += 1
-        call.seconds += perf_counter() - began
         return outputs
 
-    call.calls, call.seconds = 0, 0.0
+    call.calls = 0
     call.__name__ = call.__qualname__ = name
     op = pk.black_box(call, ndim=len(shape))
     op.call, op.twin = call, twin(solve, shape)
@@ -213,35 +210,18 @@ HOURS = np.array([0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 18, 24])
 DOSE = 100.0
 
 
-@jit
-def concentrations(x):
+def concentrations(x, xp=np):
     """Return concentrations at HOURS of a dose that is swallowed, of (CL, V1, Q, V2, ka).
 
-    It is a sum of three exponentials.
+    It is a sum of three exponentials. `xp` is NumPy, or pytensor.tensor, which differentiates.
     """
-    clearance, v1, flow, v2, absorption = x
+    clearance, v1, flow, v2, absorption = (x[k] for k in range(5))
     out, across, back = clearance / v1, flow / v1, flow / v2
     total = out + across + back
-    fast = (total + np.sqrt(total**2 - 4 * back * out)) / 2
-    slow, found = back * out / fast, np.zeros(HOURS.size)
-    for own, one, other in (
-        (fast, slow, absorption),
-        (slow, fast, absorption),
-        (absorption, fast, slow),
-    ):
-        found += (back - own) / ((one - own) * (other - own)) * np.exp(-own * HOURS)
-    return DOSE * absorption / v1 * found
-
-
-def closed_form(parameters):
-    """Return the same, which PyTensor differentiates."""
-    clearance, v1, flow, v2, absorption = (parameters[k] for k in range(5))
-    out, across, back = clearance / v1, flow / v1, flow / v2
-    total = out + across + back
-    fast = (total + pt.sqrt(total**2 - 4 * back * out)) / 2
+    fast = (total + xp.sqrt(total**2 - 4 * back * out)) / 2
     slow = back * out / fast
     terms = [
-        (back - own) / ((one - own) * (other - own)) * pt.exp(-own * HOURS)
+        (back - own) / ((one - own) * (other - own)) * xp.exp(-own * HOURS)
         for own, one, other in (
             (fast, slow, absorption),
             (slow, fast, absorption),
@@ -251,14 +231,9 @@ def closed_form(parameters):
     return DOSE * absorption / v1 * sum(terms)
 
 
-@jit
 def concentrations_of_all(x):
     """Return the same of several subjects, whose parameters come one after the other."""
-    n = x.size // 5
-    found = np.empty((n, HOURS.size))
-    for i in range(n):
-        found[i] = concentrations(x[5 * i : 5 * i + 5])
-    return found.ravel()
+    return np.array([concentrations(own) for own in x.reshape(-1, 5)])
 
 
 pkmodel = black_box("pkmodel", concentrations, HOURS.shape)
@@ -272,7 +247,7 @@ def measured_concentrations(n, seed):
     rng = np.random.default_rng(seed)
     own = np.tile(TYPICAL, (n, 1))
     own[:, :2] *= np.exp(rng.normal(size=(n, 2)) * [0.3, 0.2])
-    mean = np.array([concentrations(x) for x in own])
+    mean = concentrations_of_all(own)
     return mean * np.exp(0.15 * rng.normal(size=mean.shape))
 
 
@@ -290,14 +265,13 @@ def pk_model(of_all, y):
     return model
 
 
-def each(solve, n):
-    """Return a function of the parameters of n subjects (n, 5), with a call for each."""
-    return lambda parameters: pt.stack([solve(parameters[i]) for i in range(n)])
-
-
 def pk_by_subject(solve):
     """Return the model of four subjects, with a call for each."""
-    return pk_model(each(solve, 4), measured_concentrations(4, seed=1))
+
+    def of_all(parameters):
+        return pt.stack([solve(parameters[i]) for i in range(4)])
+
+    return pk_model(of_all, measured_concentrations(4, seed=1))
 
 
 def pk_in_one_call(solve):
@@ -328,60 +302,24 @@ def field_basis():
 BASIS = field_basis()
 
 
-@jit
-def temperatures(x):
+def temperatures(x, xp=np):
     """Return temperatures of a rod at ten times and six places, of the coefficients of the field.
 
     The rod is cold; then its left end is held at 1, while its right end is insulated. Steps in time
-    are implicit, so that any conductivity does.
-    """
-    field, flow = np.empty(CELLS), np.empty(CELLS)
-    for i in range(CELLS):
-        field[i] = 0.0
-        for k in range(COEFFICIENTS):
-            field[i] += BASIS[i, k] * x[k]
-    scale = DURATION / STEPS * CELLS**2
-    flow[0] = 2 * scale * np.exp(field[0])
-    for i in range(1, CELLS):
-        flow[i] = scale * np.exp((field[i - 1] + field[i]) / 2)
-    pivot, ratio = np.empty(CELLS), np.zeros(CELLS)
-    for i in range(CELLS):
-        right = flow[i + 1] if i < CELLS - 1 else 0.0
-        pivot[i] = 1 + flow[i] + right
-        if i > 0:
-            ratio[i] = flow[i] / pivot[i - 1]
-            pivot[i] -= ratio[i] * flow[i]
-    u, found, k = np.zeros(CELLS), np.empty(10 * SENSORS.size), 0
-    for step in range(STEPS):
-        u[0] += flow[0]
-        for i in range(1, CELLS):
-            u[i] += ratio[i] * u[i - 1]
-        u[CELLS - 1] /= pivot[CELLS - 1]
-        for i in range(CELLS - 2, -1, -1):
-            u[i] = (u[i] + flow[i + 1] * u[i + 1]) / pivot[i]
-        if (step + 1) % (STEPS // 10) == 0:
-            for sensor in SENSORS:
-                found[k] = u[sensor]
-                k += 1
-    return found
-
-
-def temperatures_by_powers(x):
-    """Return the same by a power of a matrix, which PyTensor differentiates.
-
-    In the end all is at 1, and a step multiplies the distance to that by the same matrix.
+    are implicit, so that any conductivity does. In the end all is at 1, and a step multiplies the
+    distance to that by the same matrix. `xp` is NumPy, or pytensor.tensor, which differentiates.
     """
     field = BASIS @ x
     between = (field[1:] + field[:-1]) / 2
-    flow = DURATION / STEPS * CELLS**2 * pt.exp(pt.concatenate([field[:1] + np.log(2), between]))
+    flow = DURATION / STEPS * CELLS**2 * xp.exp(xp.concatenate([field[:1] + np.log(2), between]))
     difference = np.eye(CELLS) - np.eye(CELLS, k=-1)
-    step = pt.linalg.inv(np.eye(CELLS) + difference.T @ (flow[:, None] * difference))
+    step = xp.linalg.inv(np.eye(CELLS) + difference.T @ (flow[:, None] * difference))
     square = step @ step
-    steps, left, found = square @ square @ square, pt.ones(CELLS), []
+    steps, left, found = square @ square @ square, xp.ones(CELLS), []
     for _ in range(10):
         left = steps @ left
         found.append(1 - left[SENSORS])
-    return pt.stack(found)
+    return xp.stack(found)
 
 
 rod = black_box("rod", temperatures, (10, SENSORS.size))
@@ -590,9 +528,9 @@ class Benchmark(NamedTuple):
 
 MODELS = {
     "influenza": Benchmark(influenza, epidemic, by_grid),
-    "pk_by_subject": Benchmark(pk_by_subject, pkmodel, by_nuts, closed_form, 4),
+    "pk_by_subject": Benchmark(pk_by_subject, pkmodel, by_nuts, partial(concentrations, xp=pt), 4),
     "pk_in_one_call": Benchmark(pk_in_one_call, pkmodel_of_all, None, known_as="pk_by_subject"),
-    "heat": Benchmark(heat, rod, by_nuts, temperatures_by_powers),
+    "heat": Benchmark(heat, rod, by_nuts, partial(temperatures, xp=pt)),
     "hares": Benchmark(hares, populations, by_nuts),
     "jumps": Benchmark(influenza, epidemic_in_fives, by_grid),
     "holes": Benchmark(influenza, epidemic_with_a_hole, by_grid),

@@ -19,13 +19,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from ckam_targets import (
-    COLOURS,
-    EVALUATIONS,
-    SAMPLERS,
-    TARGETS,
-    run_chain,
-)
+from ckam_targets import COLOURS, EVALUATIONS, SAMPLERS, TARGETS, run_chain
 from common import benchmark, pictures
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -53,7 +47,7 @@ def measure(target, sampler, n_chains):
     """Return symmetric KL at the end, and the seconds that all evaluations take."""
     end = follow(target, sampler, n_chains)[:, -1]
     kind = SAMPLERS[target][sampler]
-    seconds = run_chain(TARGETS[target], kind, EVALUATIONS[target], 0, every=100).seconds[-1]
+    seconds = run_chain(TARGETS[target], kind, EVALUATIONS[target], 0, every=100).seconds
     return {"kl": end.round(5).tolist(), "seconds": round(float(seconds), 3)}
 
 

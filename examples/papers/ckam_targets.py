@@ -51,17 +51,7 @@ TARGETS = {"A.1": two_modes(), "A.2": five_modes(), "A.3": lattice()}
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """A step, and how long it is tuned.
-
-    Parameters
-    ----------
-    kind : type
-        Its class.
-    tuned : float, optional
-        Share of the evaluations that tuning takes.
-    options : dict, optional
-        Arguments of the class.
-    """
+    """A class of steps, the share of the evaluations that tunes it, and its arguments."""
 
     kind: type
     tuned: float = 0.2
@@ -157,15 +147,12 @@ class Chain(NamedTuple):
     ----------
     x : (n, d) float64
         Draws.
-    evaluations : (n,) int64
-        Evaluations of the log-density up to each draw, tuning included.
-    seconds : (n,) float64
-        Time up to each draw, tuning included, compilation not.
+    seconds : float
+        Time of all, tuning included, compilation not.
     """
 
     x: np.ndarray
-    evaluations: np.ndarray
-    seconds: np.ndarray
+    seconds: float
 
 
 @lru_cache
@@ -188,12 +175,12 @@ def run_chain(target, sampler, evaluations, seed, every=1):
     """Run a chain until it has used so many evaluations, and keep one state in `every`."""
     step = build(target, sampler, every)
     tune = int(sampler.tuned * evaluations) // every
-    used, rows = 0, []
+    used, kept = 0, []
     start = time.perf_counter()
     for i, (x, statistics) in enumerate(drive(step, target, tune, evaluations // every, seed)):
         used += statistics["n_logp"]
         if used > evaluations:
             break
         if i >= tune:
-            rows.append((x, used, time.perf_counter() - start))
-    return Chain(*map(np.array, zip(*rows, strict=True)))
+            kept.append(x)
+    return Chain(np.array(kept), time.perf_counter() - start)

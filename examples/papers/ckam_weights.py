@@ -23,15 +23,7 @@ from pathlib import Path
 import arviz as az
 import numpy as np
 import pymc as pm
-from ckam_targets import (
-    EXACT,
-    PUBLISHED,
-    SAMPLERS,
-    Sampler,
-    normal,
-    run_chain,
-    two_modes,
-)
+from ckam_targets import EXACT, PUBLISHED, SAMPLERS, Sampler, normal, run_chain, two_modes
 from common import benchmark
 
 import pymc_kameleon as pk
@@ -59,7 +51,7 @@ def run_steps(sampler):
             run_chain(target, SAMPLERS["A.1"][sampler], EVALUATIONS, seed, every=10)
             for seed in range(n_chains)
         ]
-        return [chain.x for chain in chains], np.mean([chain.seconds[-1] for chain in chains])
+        return [chain.x for chain in chains], np.mean([chain.seconds for chain in chains])
 
     return run
 

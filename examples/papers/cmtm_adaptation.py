@@ -1,6 +1,6 @@
 """What adaptation of CMTM's scales is worth, in four dimensions; and what early rejection saves.
 
-    python cmtm_adaptation.py [--seeds 20] [--frequencies]
+    python cmtm_adaptation.py [--seeds 20]
 
 Yang, Levi, Craiu & Rosenthal, "Adaptive component-wise multiple-try Metropolis sampling", JCGS 28,
 2019: twenty tries, with scales 2⁻¹⁰ … 2⁹ at first, 10 000 sweeps, half of them discarded. Two
@@ -60,26 +60,8 @@ REFERENCE = {
 SCALES = [(4, 8), (4, 8), (2, 4), (0.12, 0.50)]
 """The paper's final σ_1 and σ_20 of each coordinate, with adaptation."""
 
-SELECTED = np.zeros((4, 20))
-"""The paper's frequencies without adaptation; it has 0 for the first five tries."""
-SELECTED[:, 5:] = [
-    [0, 0, 0, 0, 0.01, 0.05, 0.14, 0.26, 0.24, 0.14, 0.09, 0.04, 0.02, 0.01, 0],
-    [0, 0, 0, 0, 0.01, 0.06, 0.14, 0.26, 0.25, 0.14, 0.07, 0.04, 0.02, 0.01, 0],
-    [0, 0, 0.02, 0.06, 0.20, 0.24, 0.20, 0.13, 0.08, 0.03, 0.02, 0.01, 0.01, 0, 0],
-    [0.04, 0.12, 0.24, 0.26, 0.17, 0.08, 0.04, 0.02, 0.01, 0, 0, 0, 0, 0, 0],
-]
-
-ACCEPTED = np.full((4, 20), np.nan)
-"""The paper's acceptance without adaptation, of tries that were selected."""
-ACCEPTED[0, 6:] = [0.5, 0, 0.17, 0.49, 0.54, 0.57, 0.51, 0.48, 0.46, 0.41, 0.4, 0.45, 0.47, 0.33]
-ACCEPTED[1, 7:] = [0, 0.43, 0.38, 0.45, 0.52, 0.49, 0.45, 0.45, 0.48, 0.35, 0.31, 0.24, 0.45]
-ACCEPTED[2, 5:] = (
-    [1, 0.5, 0.42, 0.53, 0.58, 0.49, 0.52, 0.49, 0.47, 0.48, 0.48, 0.5, 0.45, 0.35, 0.61]
-)  # fmt: skip
-ACCEPTED[3, 3:19] = (
-    [0.17, 0.52, 0.44, 0.52, 0.5, 0.47, 0.47, 0.44, 0.45, 0.37, 0.41, 0.33, 0.33, 0.43, 0.38, 0]
-)  # fmt: skip
-
+SELECTED = {"paper": (0.20, 0.24, 0.20, 0.13)}
+"""How often it selects four tries of x₃ without adaptation, 2⁻¹ … 2²."""
 
 TARGETS = {"d = 2": SMALL, "d = 4": MEDIUM, "d = 20": LARGE, "banana": BANANA}
 """On which early rejection is measured."""
@@ -134,8 +116,8 @@ def tables(rows):
         times.append([name, "ours", *cells, ", ".join(jumps)])
         if name != "none":
             scales.append([f"{name}, medians", *map(interval, row["scales"])])
-    third = {"paper": SELECTED[2], "ours": variants["none"]["selected"][2]}
-    third = [[name, *(f"{value:.2f}" for value in own[9:13])] for name, own in third.items()]
+    third = SELECTED | {"ours": variants["none"]["selected"][2][9:13]}
+    third = [[name, *(f"{value:.2f}" for value in own)] for name, own in third.items()]
     savings = [
         [row["tries"], *(f"{share:.2f}" for share in row["shares"])]
         for row in rows
@@ -168,39 +150,13 @@ def interval(ends):
     return " … ".join(f"{end:.3g}" for end in ends)
 
 
-def print_frequencies(rows):
-    """Print selection and acceptance of each try without adaptation, and their ranges with it."""
-    for row in (row for row in rows if "adaptation" in row):
-        name = row["adaptation"]
-        selected, accepted = np.array([row["selected"], row["accepted"]])
-        with np.errstate(invalid="ignore"):
-            accepted = accepted / selected
-        for title, paper, ours in (
-            ("selected", SELECTED, selected),
-            ("accepted, if selected", ACCEPTED, accepted),
-        ):
-            if name == "none":
-                print(f"\n{title}: by coordinate and try, the paper's above ours")
-                for pair in zip(paper, ours, strict=True):
-                    print(*("".join(f"{value:6.2f}" for value in own) for own in pair), sep="\n")
-            else:
-                print(f"adaptation {name}: {title} from {ours.min():.3f} to {ours.max():.3f}")
-
-
 def plan(options):
     """Yield what is to be run."""
     for variant in VARIANTS:
         yield {"adaptation": variant}, partial(measure, variant, options.seeds)
     for m in (3, 5, 10, 20):
         yield {"tries": m}, partial(measure_savings, m)
-    if options.frequencies:
-        print_frequencies(benchmark.load(options.json))
-
-
-def add_options(parser):
-    """Add the option of this script."""
-    parser.add_argument("--frequencies", action="store_true", help="print all of each try")
 
 
 if __name__ == "__main__":
-    benchmark.main(FILE, plan, tables, seeds=20, add_options=add_options)
+    benchmark.main(FILE, plan, tables, seeds=20)

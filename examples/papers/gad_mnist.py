@@ -1,6 +1,6 @@
 """Fives and sixes of MNIST: a logistic regression in 785 dimensions.
 
-    python gad_mnist.py --path PATH [--full] [--plot-dir DIRECTORY]
+    python gad_mnist.py --path PATH [--full]
 
 Titsias & Dellaportas, "Gradient-based adaptive Markov chain Monte Carlo", NeurIPS 2019, supplement
 E. PATH is a CSV file with a header, one row for each image: 784 pixels from 0 to 255, row by row,
@@ -35,14 +35,14 @@ SAMPLERS = {
 }
 
 
-def measure(name, target, tune, draws, plot_dir):
+def measure(name, target, tune, draws):
     """Run a chain and return its row; of the default's, draw L."""
     kind, arguments = SAMPLERS[name]
     step = kind(model=target.model(), **arguments)
     chain = run_chain(step, target.d, 1, tune, draws)
     diagonal, kept = learned_diagonal(step), chain.logp[tune:]
     if name == "default":
-        draw(plot_dir, diagonal, chain.x)
+        draw(diagonal, chain.x)
     return {
         "ess": np.quantile(effective_sizes(chain.x), [0, 0.5, 1]).round(1).tolist(),
         "seconds": round(chain.seconds, 1),
@@ -72,7 +72,7 @@ def tables(rows):
     return {benchmark.paper("gad"): {"MNIST": benchmark.table(titles, cells)}}
 
 
-def draw(directory, diagonal, x):
+def draw(diagonal, x):
     """Draw the diagonal of the default's L, and the standard deviations, without the bias."""
     images = {"learned, $L_{ii}$": diagonal, "standard deviations of the draws": x.std(axis=0)}
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
@@ -80,14 +80,13 @@ def draw(directory, diagonal, x):
         shown = axis.imshow(values[:784].reshape(28, 28), cmap="viridis")
         figure.colorbar(shown, ax=axis, shrink=0.9)
         axis.set(title=title, xticks=[], yticks=[])
-    pictures.save(figure, "gad_mnist.png", directory, shaded=True)
+    pictures.save(figure, "gad_mnist.png", shaded=True)
 
 
 def add_options(parser):
     """Add the options of this script."""
     parser.add_argument("--path", help="CSV file of fives and sixes")
     parser.add_argument("--full", action="store_true", help="50 000 + 20 000 iterations")
-    parser.add_argument("--plot-dir", default=pictures.IMAGES, help="docs/images by default")
 
 
 def plan(options):
@@ -96,8 +95,7 @@ def plan(options):
     lengths = FULL if options.full else [15_000, 5000]
     what = {"images": len(target.labels), "iterations": lengths}
     for name in SAMPLERS:
-        run = partial(measure, name, target, *lengths, options.plot_dir)
-        yield {"sampler": name} | what, run
+        yield {"sampler": name} | what, partial(measure, name, target, *lengths)
 
 
 if __name__ == "__main__":

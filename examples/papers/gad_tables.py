@@ -28,9 +28,9 @@ share. The paper's are of MATLAB on another machine: compare what is between sam
 """
 
 import time
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -111,24 +111,11 @@ class FixedHMC(pm.HamiltonianMC):
         return super()._hamiltonian_step(start, p0, step_size)
 
 
-@dataclass(frozen=True, eq=False)
-class Sampler:
-    """A step and its options.
-
-    Parameters
-    ----------
-    kind : type
-        Its class.
-    options : dict, optional
-        Arguments of the class.
-    tune : int, optional
-        Iterations of tuning.
-    unit_masses : bool, optional
-        Of HMC and NUTS.
-    """
+class Sampler(NamedTuple):
+    """A class of steps and its arguments; iterations of tuning; unit masses of HMC and NUTS."""
 
     kind: type
-    options: dict = field(default_factory=dict)
+    options: dict = {}  # noqa: RUF012, as nobody changes it
     tune: int = TUNE
     unit_masses: bool = False
 

@@ -11,7 +11,7 @@ chains.
 import matplotlib.pyplot as plt
 import numpy as np
 from common import benchmark, pictures
-from kam_figure5 import ITERATIONS, KAM, build, run_chain
+from kam_figure5 import KAM, build, run_chain
 from kam_targets import LEVELS, TARGETS, deviations
 from scipy import stats
 
@@ -47,10 +47,9 @@ def interval(chains):
 
 
 def main():
-    """Run the chains, draw the picture, and print where they end."""
+    """Run the chains, and draw the picture."""
     directory = pictures.folder(__doc__)
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
-    print(f"{TARGET}, {N_CHAINS} chains, 80 % intervals after {ITERATIONS[TARGET]:,} in all")
     for i, (sampler, colour) in enumerate(SAMPLERS.items()):
         chains = np.array(benchmark.in_processes(measure, sampler, seeds=range(N_CHAINS)))
         means, widths = interval(chains)
@@ -58,11 +57,6 @@ def main():
             x = (CHECKPOINTS + 150 * (i - 2)) / 1000
             style = {"color": colour, "lw": 1.5, "elinewidth": 1, "capsize": 2}
             axis.errorbar(x, mean, width, label=sampler, **style)
-        print(
-            f"{sampler:<28}|mean| {means[0, -1]:.2f} ± {widths[0, -1]:.2f}, "
-            f"deviation of the median {means[1, -1]:.2f} ± {widths[1, -1]:.2f} %",
-            flush=True,
-        )
     axes[0].set(ylabel="norm of the estimated mean; exact: 0")
     axes[1].set(ylabel="deviation of the 0.5-quantile in %, exact: 0")
     for axis in axes:

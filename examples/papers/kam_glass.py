@@ -1,7 +1,7 @@
 """Figures 3 and 4 of the KAM paper: hyperparameters of a Gaussian process classifier of UCI Glass.
 
-    python kam_glass.py                   10 chains of 10 000 iterations each; half an hour
-    python kam_glass.py --full --json FILE    of 100 000, and the paper's benchmark; some 8 hours
+    python kam_glass.py                   10 chains of 10 000 iterations each; an hour
+    python kam_glass.py --full --json FILE    of 100 000, and the paper's benchmark; some 16 hours
     python kam_glass.py --picture         draws figure 4; figure 3 is drawn with the benchmark
 
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton, "Kernel adaptive Metropolis-Hastings",
@@ -22,7 +22,7 @@ The data are glass.csv in the folder of `--data`, or of the environment variable
 header, nine features, the type of glass 1 … 7, and a last column that is 1 for types 1 to 4.
 """
 
-import time
+import re
 from functools import cache, partial
 from itertools import combinations_with_replacement
 from math import factorial
@@ -62,7 +62,6 @@ def add_options(parser):
     parser.add_argument("--full", action="store_true", help="the paper's numbers of iterations")
     parser.add_argument("--runs", default="kam_glass_runs", type=Path, help="folder of the stores")
     parser.add_argument("--cores", type=int, help="chains at a time")
-    parser.add_argument("--costs", action="store_true", help="of KAM's own arithmetic")
 
 
 def plan(options):
@@ -70,8 +69,6 @@ def plan(options):
     n = 100_000 if options.full else 10_000
     for name in SAMPLERS:
         yield {"sampler": name}, partial(measure, name, n, options)
-    if options.costs:
-        show_costs(build(options.data))
 
 
 def measure(name, n, options):
@@ -81,7 +78,7 @@ def measure(name, n, options):
     step = cls(
         model=build(options.data), pseudo_marginal=True, steps_per_draw=EVERY, **alone, **arguments
     )
-    path = options.runs / f"{slug(name)}-{options.seeds}-{n}.zarr"
+    path = options.runs / f"{re.sub(r'\W', '_', name)}-{options.seeds}-{n}.zarr"
     dt = run(step, path, n, options.seeds, options.cores, seed=1)
     long = benchmark_of(options.data, options.full, options.runs, options.cores)
     features = cubic_features(long).mean(axis=(0, 1)), long.mean(axis=(0, 1))
@@ -145,11 +142,6 @@ def benchmark_of(folder, full, runs, cores):
     show_benchmark(theta)
     draw_projection(theta)
     return theta
-
-
-def slug(name):
-    """Return a name as a file has it."""
-    return "".join(c if c.isalnum() else "_" for c in name)
 
 
 # ---- measures -----------------------------------------------------------------------------------
@@ -232,28 +224,6 @@ def standardised(a, b):
 def error(values):
     """Return the standard error over chains (n, ...)."""
     return np.std(values, axis=0, ddof=1) / np.sqrt(len(values))
-
-
-def show_costs(model):
-    """Print what KAM's own arithmetic takes, beside an estimate of the likelihood."""
-    step = pk.baselines.RWM(model=model, pseudo_marginal=True)
-    with pm.Model() as cheap:
-        pm.Normal("theta", shape=D)
-    took = {}
-    for name in ("SM", "AM-LS", "KAM, as in the paper"):
-        cls, arguments = SAMPLERS[name]
-        took[name] = seconds_per_transition(cls(model=cheap, steps_per_draw=1000, **arguments))
-    print(f"\nAn estimate takes {1e3 * step.seconds_per_logp:.2f} ms; besides, a transition takes")
-    for name, seconds in took.items():
-        share = 100 * seconds / step.seconds_per_logp
-        print(f"{name:24}{1e6 * seconds:8.2f} µs, {share:.2f} % of that")
-
-
-def seconds_per_transition(step):
-    """Return the CPU time of a transition after tuning."""
-    chain = benchmark.driven(step, {"theta": np.zeros(D)}, 20, 20, seed=1)
-    seconds = benchmark.seconds_of(chain, time.thread_time)
-    return np.median(seconds[20:]) / step.steps_per_draw
 
 
 # ---- pictures -----------------------------------------------------------------------------------

@@ -38,8 +38,6 @@ BOX = {BANANA: (-25, 25, -8, 16), FLOWER: (-19, 19, -18, 22), RING: (-15, 15, -1
 CONTOUR = np.sqrt(-2 * np.log(1 - 0.95))
 """Radius of the circle that has 95 % of a standard normal in two dimensions."""
 
-N_DIRECTIONS = 4
-
 
 @dataclass
 class Proposal:

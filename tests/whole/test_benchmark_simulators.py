@@ -3,6 +3,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pytensor.tensor as pt
 import pytest
 from scipy.integrate import odeint
 from scipy.linalg import expm
@@ -21,7 +22,7 @@ def simulators():
 def test_concentrations_are_those_of_the_closed_form_and_of_the_matrix_exponential(simulators):
     clearance, v1, flow, v2, absorption = x = np.array([4.0, 25.0, 2.0, 50.0, 1.5])
     found = simulators.concentrations(x)
-    np.testing.assert_allclose(found, simulators.closed_form(x).eval(), rtol=1e-11)
+    np.testing.assert_allclose(found, simulators.concentrations(x, pt).eval(), rtol=1e-11)
     rates = np.array(
         [
             [-absorption, 0, 0],
@@ -31,7 +32,8 @@ def test_concentrations_are_those_of_the_closed_form_and_of_the_matrix_exponenti
     )
     by_expm = [simulators.DOSE * expm(rates * t)[1, 0] / v1 for t in simulators.HOURS]
     np.testing.assert_allclose(found, by_expm, rtol=1e-11)
-    assert np.isnan(simulators.concentrations(x * [1, 0, 1, 1, 1])).all()
+    with np.errstate(all="ignore"):
+        assert np.isnan(simulators.concentrations(x * [1, 0, 1, 1, 1])).all()
 
 
 @pytest.mark.slow
@@ -66,9 +68,8 @@ def test_temperatures_solve_the_implicit_equations(simulators):
         if step % 6 == 5:
             rows.append(u[simulators.SENSORS])
     found = simulators.temperatures(x).reshape(10, -1)
-    np.testing.assert_allclose(found, rows, rtol=1e-10)
-    by_powers = simulators.temperatures_by_powers(x).eval()
-    np.testing.assert_allclose(by_powers, found, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(found, rows, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(simulators.temperatures(x, pt).eval(), found, rtol=1e-8, atol=1e-12)
     assert found[0, -1] < found[-1, -1] < 1  # it warms up from the left
 
 

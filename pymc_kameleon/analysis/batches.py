@@ -1,10 +1,6 @@
 """The best weight of a control variate, from means over batches of each chain; and R-hat.
 
-Sources: for the weight, as in surrogate_correction.py. For R-hat, Margossian et al., "Nested R-hat:
-assessing the convergence of Markov chain Monte Carlo when running many short chains", Bayesian
-Analysis (2024).
-
-Symbols: as in surrogate_correction.py.
+Source and symbols: as in surrogate_correction.py.
 """
 
 from typing import NamedTuple
@@ -118,10 +114,9 @@ def batch_means(f, batches):
 def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
     """Return T of batch means of A and X (chains, batches, q).
 
-    Its variance by batches is at least `least` (q,), of which they seldom have the rare moves that
-    make it. They do not show the variance `common` (q,), nor that T may be wrong by `unseen` (q,),
-    which counts up to the standard error of A: that has not seen more; and T lacks `beyond` (q,),
-    which is added, up to the same.
+    Batches seldom have the rare moves that make its variance: that is at least `least` (q,). They
+    do not show the variance `common`, nor that T may be wrong by `unseen`, nor what it lacks,
+    `beyond`. The last two count up to the standard error of A, which has not seen more.
     """
     mixed = (1 - b)[:, None] * a + b[:, None] * x
     chains = np.average(mixed, axis=1, weights=lengths)
@@ -148,10 +143,9 @@ def _halves(batches, lengths):
 
 
 def r_hat(halves, f):
-    """Return R-hat of averages over halves of chains, (2 · chains, ...).
+    """Return R-hat of averages over halves of chains (2 · chains, ...) of f (chains, draws, ...).
 
-    These are of functions f, with values (chains, draws, ...) at the draws. As nested R-hat does,
-    it takes averages as they are; such as are worth n independent draws give some √(1 + 1/n).
+    As nested R-hat does, it takes averages as they are.
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         within = f.var(axis=1, ddof=1).mean(axis=0)

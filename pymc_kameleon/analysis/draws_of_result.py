@@ -47,26 +47,19 @@ is called again, to see whether it mixes draws; and quantities at whose ends it 
 class Draws:
     """The draws of a result, and its variables at other points.
 
-    Parameters
-    ----------
-    dt : DataTree
-    model : pm.Model or None
-
     Attributes
     ----------
     posterior : Dataset
     moves : Moves, EmulatorMoves or None
-        Those by a surrogate, or an emulator, None if there are too few to correct anything.
+        By a surrogate or an emulator; None if too few.
     known : ProcessPosterior, NOTHING or None
-        What a process of few evaluations knows of the posterior, None without it.
+        What a process of few evaluations knows of the posterior.
     controls : Kept or None
-        What GAM or GadMALA has kept for that, likewise.
+        Of GAM or GadMALA.
     by_gradients : Controls or None
-        What gradients of the log-density at the draws make of them.
-    why_not_by_gradients : str
-        Why there are none, although they were asked for.
+        And `why_not_by_gradients`, a str.
     approximation : str or None
-        What proposed those moves, "surrogate" or "emulator".
+        What proposed the moves, "surrogate" or "emulator".
     should_be_corrected : bool
         Whether the sampler has kept something for that, be it enough or not.
     """
@@ -177,11 +170,10 @@ class Draws:
         return None if self.moves is None else certificate(self.moves)
 
     def corrected(self, values, function, n_decisive=None):
-        """Return Corrected averages of values (chains, draws, q), of a function of points.
+        """Return Corrected averages of values (chains, draws, q), of a function of points; or None.
 
-        Each in the way that has the smaller error: by what the sampler has kept, if the function
-        is known at other points, and by gradients. None if it can be done in no way; what failed is
-        told.
+        Each in the way that has the smaller error: by what the sampler has kept, if the function is
+        known at other points, and by gradients.
         """
         found = [] if function is None else [self._corrected(values, function, n_decisive)]
         if self.by_gradients is not None:
@@ -221,10 +213,7 @@ class Draws:
         return values if np.isfinite(values).all() else None
 
     def can_correct(self, names):
-        """Return of which of these variables averages can be corrected by what the sampler kept.
-
-        Say why of others not.
-        """
+        """Return which variables what the sampler kept can correct; log why others cannot be."""
         if not self._has_kept:
             return []
         reasons = self._recomputed.why_not(names) if self._can_recompute else {}
@@ -325,10 +314,7 @@ def _values(function, variables, shape):
 
 
 class _Named(dict):
-    """Variables, which remember what was asked for, and say what there is if it is not there.
-
-    Whoever goes through their names, as by dict(v), {**v} or len(v), has asked for all.
-    """
+    """Variables, which remember what was asked for, and say what there is if it is not there."""
 
     def __init__(self, variables):
         super().__init__(variables)
@@ -371,10 +357,7 @@ class _Named(dict):
 
 
 def side_by_side(variables, n_kept=2):
-    """Return arrays (chains, draws, ...), by name, side by side: float64 (chains, draws, q).
-
-    Of others, so many dimensions are kept.
-    """
+    """Return arrays by name side by side, float64 (chains, draws, q); `n_kept` dimensions stay."""
     arrays = [np.asarray(values) for values in variables.values()]
     flat = [values.reshape(*values.shape[:n_kept], -1) for values in arrays]
     return np.concatenate(flat, axis=n_kept, dtype=np.float64)

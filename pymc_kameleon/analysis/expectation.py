@@ -1,9 +1,4 @@
-"""``pk.expectation``: averages over the posterior, corrected where possible.
-
-They are those of surrogate_correction.py where a result has moves by a surrogate, those of
-emulator_correction.py where by an emulator, those of control_correction.py where it has control
-variates, those of zero_variance.py where there are gradients, and ArviZ's elsewhere.
-"""
+"""``pk.expectation``: averages over the posterior, corrected where possible."""
 
 from typing import NamedTuple
 
@@ -112,10 +107,9 @@ def expectation(dt, function, model=None):
 
 
 def _averaged(draws, values, function):
-    """Return the Expectation of q functions, R-hat, how far chains' corrected ones are apart.
+    """Return the Expectation of q functions, R-hat, how far chains' are apart, which by a process.
 
-    And which are by a process. By values (chains, draws, q) and at points (n, d); without a
-    function, only by the draws.
+    By values (chains, draws, q), and by a function of points (n, d) if there is one.
     """
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         mcse, ess = (

@@ -67,20 +67,9 @@ def model_of_gradients(posterior, model):
 
 
 def controls_by_gradients(dt, posterior, model):
-    """Return Controls of the draws of a result, None without a model or what was kept.
+    """Return Controls of the draws of a result `dt`, None without a model or what was kept.
 
-    Parameters
-    ----------
-    dt : DataTree or Dataset
-        Where gradients are kept.
-    posterior : Dataset
-        Its draws.
-    model : pm.Model or None
-
-    Raises
-    ------
-    NoGradients
-        Why averages are not to be corrected by them.
+    NoGradients says why averages are not to be corrected by them.
     """
     kept = _kept_of(dt, posterior)
     if kept is None:
@@ -155,10 +144,7 @@ def _stats_of(dt):
 
 
 def _kept_of(dt, posterior):
-    """Return the group of these draws, None if there is none, or draws have changed since.
-
-    Nor if nobody has looked between the draws, as where the run was stopped.
-    """
+    """Return the group of these draws, None if there is none, or draws have changed since."""
     if GRADIENTS not in getattr(dt, "children", ()) or "broken" not in dt[GRADIENTS].attrs:
         return None
     kept = dt[GRADIENTS].to_dataset()
@@ -215,10 +201,7 @@ def _evaluated(dt, posterior, model):
 
 
 def check_kept(tree, step):
-    """Look between the draws of a run whose `step` has kept gradients, and put down what is seen.
-
-    That takes as many evaluations as a third of 4000 draws, or as all of them.
-    """
+    """Look between the draws of a run whose `step` has kept gradients, and keep what is seen."""
     kept, logp = tree[GRADIENTS], tree["sample_stats"]["lp"]
     if kept.sizes["draw"] < LEAST_DRAWS:
         return
@@ -271,13 +254,7 @@ def _check_it_is_the_model(dt, posterior, logp):
 
 
 class Density:
-    """Log π and its gradient at points, by all processors.
-
-    Parameters
-    ----------
-    logp : ModelLogp
-        With a gradient.
-    """
+    """Log π and its gradient at points, of a ModelLogp with a gradient, by all processors."""
 
     def __init__(self, logp):
         if logp.is_estimate:

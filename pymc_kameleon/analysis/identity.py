@@ -1,9 +1,7 @@
 """Whether the mean of a control by gradients is 0: in the graph of a model, its density, its draws.
 
-Symbols: z a whitened position, with mean 0 and covariance I over the draws.
-
-The identity that makes it 0 needs a log-density without jumps that falls off towards all ends of
-the unconstrained space, and its gradient.
+That needs a log-density without jumps that falls off towards all ends of the unconstrained space,
+and its gradient. Symbols: z a whitened position, with mean 0 and covariance I over the draws.
 """
 
 import numpy as np
@@ -78,9 +76,9 @@ def why_not_by_graph(logp, value_vars):
 def why_not_by_density(density, x, logp):
     """Return why log π (n,) at draws x (n, d) does not fit its gradient nearby; else nothing.
 
-    `density` returns both at points. A derivative is compared with a difference at some draws. Then
-    lines between draws, and beyond them, are halved for as long as a difference of log π is not the
-    integral of the gradient. In the end there is a jump, or nothing.
+    `density` returns both at points. Lines between draws, and beyond them, are halved for as long
+    as a difference of log π is not the integral of the gradient: there is a jump, or nothing, in
+    the end.
     """
     rng = np.random.default_rng(len(x))
     mean, factor = whitening(x)
@@ -116,10 +114,7 @@ def whitening(x):
 
 
 def _derivative_is_wrong(density, x, factor, rng):
-    """Whether changes of log π near points x (n, d), each along some line, are not by its gradient.
-
-    A mean is wrong by what the gradient is wrong by, in standard deviations.
-    """
+    """Whether changes of log π near points x (n, d), each along a line, are not by its gradient."""
     way = STEP * rng.standard_normal(x.shape) @ factor.T / np.sqrt(x.shape[1])
     ends = x - way, x + way
     before, after = (density(end)[0] for end in ends)
@@ -133,10 +128,7 @@ def _rounding_of(logp):
 
 
 def _falls_off(density, x, logp, rng):
-    """Whether log π is lower far away than at draws x (n, d), in both directions of coordinates.
-
-    These are draws of the better half.
-    """
+    """Whether log π is lower far from draws of the better half, both ways along coordinates."""
     d = x.shape[1]
     base = rng.choice(np.argsort(logp)[len(x) // 2 :], 2 * max(d, N_LINES))
     far, row, k = x[base], np.arange(len(base)), np.arange(len(base)) // 2 % d
@@ -146,10 +138,7 @@ def _falls_off(density, x, logp, rng):
 
 
 def _jump_along(density, a, b, at_a, low):
-    """Return the largest jump of log π along lines from a to b (n, d); inf if it ends; 0 if none.
-
-    What is far below `low` does not count.
-    """
+    """Return the largest jump along lines from a to b (n, d): inf if it ends, 0 for none."""
     at_b = density(b)[0]
     off = _disagreement(density, a, b, at_a, at_b)
     for halving in range(MOST_HALVINGS + 1):
@@ -170,10 +159,7 @@ def _jump_along(density, a, b, at_a, low):
 
 
 def _disagreement(density, a, b, at_a, at_b):
-    """Return by how much log π changes from a to b (n, d) beyond the integral of its gradient.
-
-    -1 where there is no density at either end.
-    """
+    """Return the change of log π from a to b beyond its gradient's, (n,); -1 without a density."""
     shares = (1 + NODES[:, None, None]) / 2
     points = a + shares * (b - a)
     gradients = density(points.reshape(-1, a.shape[1]))[1].reshape(points.shape)
@@ -208,8 +194,8 @@ def _ess_of_each_chain(x):
 def probability_of_means(controls):
     """Return how probable the means of controls (chains, draws, k) are, if they should be 0.
 
-    That of the one that is farthest off, in standard errors; or if that is less, of all together,
-    or of the first ones if they are many: by Hotelling's T² of means over batches.
+    That is of the one farthest off, or if that is less, of the first ones together: by Hotelling's
+    T².
     """
     chains, draws, k = controls.shape
     ess = array_stats.ess(controls, chain_axis=0, draw_axis=1, method="mean")

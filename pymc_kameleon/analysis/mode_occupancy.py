@@ -135,9 +135,9 @@ def _chosen(posterior, var_names):
 
 
 def _matrix(posterior):
-    """Return the coordinates that vary and are finite, (chains, draws, d), and which these are.
+    """Return the finite coordinates that vary, (chains, draws, d), and which these are.
 
-    Without counts, as 0 and 1, which have gaps in any posterior, unless there is nothing else.
+    Whole numbers have gaps in any posterior: they are left out, unless there is nothing else.
     """
     draws = posterior.astype(float).transpose(*SAMPLE_DIMS, ...)
     draws = side_by_side(draws) if draws else np.empty((1, 1, 0))

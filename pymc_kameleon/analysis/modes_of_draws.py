@@ -1,12 +1,9 @@
 """Modes of draws alone: groups of draws between which their density has a gap.
 
-Nothing but the draws is known, no log-density, so that a gap is told by the draws that are missing
-there. The draws of each chain are divided into small groups of near ones. Two groups are joined if
-the density does not fall between them; so a curved mode is joined step by step. What is left is
-joined, too, unless the gap is deeper than chance would make it with as many independent draws. So
-few draws, or chains that hardly move, are one mode rather than several.
-
-Points are the rows of (n, d) arrays.
+The draws of each chain are divided into small groups of near ones. Two groups are joined if the
+density does not fall between them; so a curved mode is joined step by step. What is left is joined,
+too, unless the gap is deeper than chance would make it with as many independent draws. Points are
+the rows of (n, d) arrays.
 """
 
 from itertools import combinations
@@ -53,15 +50,7 @@ N_NEAREST, WELL_INSIDE = 10, 1 / 3
 
 
 class Groups:
-    """Points of the draws of several chains, and how they are grouped.
-
-    Parameters
-    ----------
-    points : (n, d) float64
-        In order of chains, and of draws.
-    chains : (n,) int64
-        The chain of each point.
-    """
+    """Points (n, d) of draws, in order of `chains` (n,) and of draws, and how they are grouped."""
 
     def __init__(self, points, chains):
         self.points, self.chains = points, chains
@@ -106,8 +95,7 @@ class Groups:
     def _independent(self, i, j, values):
         """Return the shares of two groups' points that count as independent.
 
-        On the line through their means, too, as the one on which they are told apart was chosen
-        from all; that takes as many points as there are coordinates from each.
+        On the line through their means, too, as the one that tells them apart was chosen from all.
         """
         means = self._moments[i][0], self._moments[j][0]
         shares = []
@@ -138,16 +126,9 @@ def regular_covariance(points):
 def relative_density(left, right, n, shares=(1, 1), more=0):
     """Return the density between two groups on a line, relative to the lower of theirs.
 
-    Parameters
-    ----------
-    left, right : (m,) float64
-        The two groups, `right` with the larger median.
-    n : int
-        Bins between the two medians. Where the density is lowest, some of them are one.
-    shares : (float, float)
-        How much a value of each group counts.
-    more : float
-        Values that might have been between the groups, too.
+    `left` and `right`, the one with the larger median, are (m,); a value counts `shares`, and
+    `more` values might be between. There are n bins between the medians; some, where it is lowest,
+    are one.
     """
     low, high = np.median(left), np.median(right)
     width = (high - low) / n
@@ -169,17 +150,9 @@ def relative_density(left, right, n, shares=(1, 1), more=0):
 
 
 def find_modes(draws):
-    """Find the modes of draws.
+    """Return the mode of each draw (chains, draws), of finite draws (chains, draws, d) that vary.
 
-    Parameters
-    ----------
-    draws : (chains, draws, d) float64
-        Finite, and no coordinate constant.
-
-    Returns
-    -------
-    (chains, draws) int64
-        The mode of each draw, from 0, the one with the most draws first.
+    They are numbered from 0, the one with the most draws first.
     """
     n_chains, n, d = draws.shape
     coordinates = in_local_scale(draws.reshape(-1, d)).reshape(n_chains, n, -1)
@@ -210,8 +183,8 @@ def local_scale(points):
 def in_local_scale(points):
     """Scale each coordinate by its width where draws are densest, and draw its tails in.
 
-    So neither the distance between modes nor that of outliers makes the scale. Of many coordinates
-    the principal components are taken.
+    So distances between modes, and outliers, do not make the scale. Of many coordinates the
+    principal components are taken.
     """
     low, middle, high = np.quantile(points, [0.25, 0.5, 0.75], axis=0)
     scale = local_scale(points)
@@ -237,8 +210,8 @@ def thinned(draws):
 def join_neighbours(groups):
     """Join groups between which the density does not fall, step by step.
 
-    In many dimensions a group may have points of two modes, which joins these. Then some projection
-    of what is joined has a gap, and its groups are cut there before they are joined again.
+    A group may have points of two modes, which joins these. Then some projection of what is joined
+    has a gap, and its groups are cut there before they are joined again.
     """
     for left in reversed(range(MOST_ROUNDS)):
         joined = DisjointSet(groups.rows)
@@ -313,9 +286,9 @@ def join_what_has_no_gap(groups):
 
 
 def distances_to_modes(coordinates, groups):
-    """Return how far each draw is from the points of each mode: (chains, modes, draws).
+    """Return how far each draw is from the points of each mode, squared: (chains, modes, draws).
 
-    Measured in coordinates in which the modes have covariance I on average, and squared.
+    Modes have covariance I on average in the coordinates of that.
     """
     parts = [groups.points[rows] for rows in groups.rows.values()]
     sizes = [len(points) for points in parts]
@@ -340,8 +313,7 @@ def distance_to(points, x):
 def modes_of_draws(distances):
     """Return the nearest mode of each draw, (chains, draws), from squared distances to all.
 
-    A visit has to go well into a mode, nearer to it than to the next one by a third of what is
-    usual there. Without that, the draws belong to the mode that was visited before.
+    A visit has to go a third of what is usual into a mode; else draws belong to the one before.
     """
     nearest, n = distances.argmin(axis=1), distances.shape[1]
     if n == 1:

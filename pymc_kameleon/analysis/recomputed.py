@@ -1,8 +1,7 @@
 """Variables of a result at points that are no draws.
 
-They are computed anew only where that is shown to be what the result holds: at both positions of
-each draw's last move, of which the chain stayed at one, each variable is compared with its draw.
-Draws may have been selected, relabelled, or changed since, and so may the model.
+Each is compared with its draws first, at both positions of each draw's last move, of which the
+chain stayed at one: draws, labels, model or data may have been changed since.
 """
 
 import numpy as np
@@ -31,14 +30,9 @@ INVERSES = {"": np.asarray, "_log__": np.exp, "_logodds__": expit}
 
 
 def model_for(dt, model, coordinates):
-    """Return the model that a result came from: as given, as remembered, or of the context.
+    """Return the model of a result: as given, as remembered, of the context, or None.
 
-    None if there is no such model.
-
-    Raises
-    ------
-    ValueError
-        If the model that is given has other coordinates than the draws.
+    Raise a ValueError if the one that is given has other coordinates than the draws.
     """
     shapes = _shapes(coordinates)
     if model is not None:
@@ -76,13 +70,7 @@ def _has(model, shapes):
 class Recomputed:
     """Variables of draws, at other points.
 
-    Parameters
-    ----------
-    posterior : Dataset
-        The draws (chain, draw, ...).
-    kept : Dataset
-        Where the last move of each began and what it proposed, in `coordinate`.
-    model : pm.Model or None
+    `kept` has where the last move of each draw began and ended, in `coordinate`.
     """
 
     def __init__(self, posterior, kept, model):
@@ -218,13 +206,7 @@ class _Coordinates:
 class _View:
     """The elements of a variable that its draws have, in their order, found by their labels.
 
-    Parameters
-    ----------
-    draws : DataArray
-    dims : list of str
-        Those of the whole variable.
-    coords : dict
-        Labels of the whole variable, as far as there are any but 0, 1, ...
+    `dims` are those of the whole variable, and `coords` its labels if there are any but 0, 1, ...
     """
 
     def __init__(self, draws, dims, coords):
@@ -255,10 +237,7 @@ class _View:
 
 
 def _place(draws, dim, labels):
-    """Return the places of the draws' elements along a dimension.
-
-    None if their labels are not those of the model: whether all are the same is seen by values.
-    """
+    """Return the places of the draws' elements along a dimension, None if labels do not tell."""
     if dim not in draws.coords:
         return None
     wanted = draws[dim].values

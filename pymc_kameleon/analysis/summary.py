@@ -1,9 +1,6 @@
 """``pk.summary``: the table of ArviZ, with averages that are corrected where possible.
 
 Symbols: F the distribution function of a variable, estimated at the points of a grid.
-
-Source, for rank-normalised R-hat: Vehtari et al., "Rank-normalization, folding, and localization:
-an improved R-hat", Bayesian Analysis 16 (2021).
 """
 
 import logging
@@ -176,9 +173,9 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
 
 def _correct(table, draws, chosen, values, ci_prob, ci_kind):
-    """Put corrected numbers into the table of `values`; return how far chains are apart, by row.
+    """Put corrected numbers into the table; return per row how far chains are apart, and flags.
 
-    And which means are by a process, and which by gradients.
+    These are whether its mean is by a process, and by gradients.
     """
     sizes = [variable[0, 0].size for variable in chosen.values()]
     names = draws.can_correct(list(chosen))
@@ -232,14 +229,7 @@ def _keep_means_in_intervals(table, plain):
 
 
 class _Block:
-    """Some columns of a table: the functions that it needs of them, and its numbers from these.
-
-    Parameters
-    ----------
-    values : (chains, draws, q) float64
-    many : (n, q) float64, optional
-        The same at other draws, where there are few.
-    """
+    """Columns (chains, draws, q) of a table, perhaps at `many` other draws (n, q), and their F."""
 
     def __init__(self, values, many=None):
         self.values, self.q = values, values.shape[2]
@@ -289,10 +279,11 @@ class _Block:
     def r_hat(self, below, means):
         """Return R-hat (q,) of F over halves of chains, (2 · chains, GRID · q).
 
-        Like that of draws it is the larger one of two, of normal scores of ranks, and of ranks of
-        distances to the median. Scores here are those of the interval of the grid. If these are
-        all the same, as where hardly any value is another one, it is that of `means` (2 · chains,
-        q).
+        The larger one of normal scores of ranks, and of distances to the median; scores are those
+        of the grid's intervals. Where these are all the same it is that of `means` (2 · chains, q).
+
+        Source: Vehtari et al., "Rank-normalization, folding, and localization: an improved R-hat",
+        Bayesian Analysis 16 (2021).
         """
         averages = SCORES @ below.reshape(len(below), GRID, self.q)
         scores = SCORES @ self._below(self.values)
@@ -302,11 +293,7 @@ class _Block:
 
 
 def _scores():
-    """Return what F at each point of the grid counts in the mean of both scores, (2, GRID).
-
-    The score of x is that of its interval: of the last one, plus the change at each of the inner
-    points that x is up to.
-    """
+    """Return what F at each point of the grid counts in the mean of both scores, (2, GRID)."""
     middles, widths = (LEVELS[1:] + LEVELS[:-1]) / 2, np.diff(LEVELS)
     folded = np.maximum(np.abs(2 * middles - 1), widths / 2)
     return np.pad(-np.diff(norm.ppf([middles, folded])), ((0, 0), (1, 1)))

@@ -42,16 +42,7 @@ LEAST_FOR_TAILS = 100
 def warn_of_few_events(names, values, by_process):
     """Warn of averages on which a few draws decide, as of probabilities of what is rare.
 
-    That holds for means over draws, and for corrected ones, which know rare events no better, but
-    not for those by a process, which has draws enough.
-
-    Parameters
-    ----------
-    names : list of str
-        Those of q quantities.
-    values : (chains, draws, q) float64
-        Their values at the draws.
-    by_process : (q,) bool
+    Those `by_process` (q,) have draws enough; others of values (chains, draws, q) may not.
     """
     events = independent_events(values)
     few = np.flatnonzero((events < FEW_EVENTS) & ~by_process)
@@ -72,11 +63,7 @@ def warn_of_few_events(names, values, by_process):
 
 
 def warn_of_unknown(names, sd, mcse, draws):
-    """Warn of averages that few evaluations tell next to nothing about.
-
-    `sd` (q,) are the standard deviations of the quantities, and `mcse` (q,) the errors of their
-    averages, NaN where none is known; all else as of `warn_of`.
-    """
+    """Warn of averages, of these errors and sd (q,), that few evaluations hardly tell."""
     if draws.known is None:
         return
     unknown = ~(mcse < LARGE_ERROR * sd) & (sd > 0)
@@ -92,9 +79,7 @@ def warn_of_unknown(names, sd, mcse, draws):
 def warn_of_high_errors(table, draws):
     """Warn of means and standard deviations in a summary's table that are known badly.
 
-    That is whatever has made the draws, and whether or not their averages were corrected. Means
-    that `warn_of_unknown` has told of are left out, and so is what has no standard error; but it
-    warns if nothing varies.
+    Means that `warn_of_unknown` has told of are left out.
     """
     sd = table["sd"].to_numpy()
     if (sd <= ROUNDING * table["mean"].abs()).all():
@@ -126,11 +111,7 @@ def warn_of_high_errors(table, draws):
 
 
 def independent_events(values):
-    """Return how many independent draws are unlike most others, (q,); inf if most have no value.
-
-    These are events, as of an indicator that is mostly 0. Those that follow each other soon, as
-    while a chain is where they occur, count less.
-    """
+    """Return how many independent draws are unlike most others, (q,); inf if most have no value."""
     events, size = np.full(values.shape[2], np.inf), values[..., 0].size
     rare = values != np.median(values, axis=(0, 1))  # which is the value of most, if they have one
     number = rare.sum(axis=(0, 1))
@@ -142,11 +123,10 @@ def independent_events(values):
 
 
 def warn_of(dt, names, values, r_hat, draws, apart):
-    """Warn of these signs, for q quantities of these `names`.
+    """Warn of these signs, for q quantities with these `names` and values (chains, draws, q).
 
-    `values` (chains, draws, q) are theirs at the draws, `r_hat` (q,) that of these, or of corrected
-    averages, `draws` the Draws of `dt`. `apart` (q,) is the variance of corrected averages between
-    chains over that within them, 0 of others.
+    `r_hat` (q,) is that of these, or of corrected averages, whose variance between chains over that
+    within them is `apart` (q,).
     """
     reasons = []
     if stuck := _longest_rejection(dt):

@@ -292,13 +292,7 @@ class Batched(Function):
         return [outcome for own in evaluations for outcome in self.outcomes([own])]
 
     def rows(self, evaluations):
-        """Return the outputs of each evaluation, by one call.
-
-        Parameters
-        ----------
-        evaluations : list of list of array
-            The inputs of each, all of the same shapes.
-        """
+        """Return the outputs of evaluations, lists of inputs of the same shapes, by one call."""
         n = len(evaluations)
         stacked = map(np.stack, zip(*evaluations, strict=True))
         found = self._checked(self.on_failure.call(self.function, *stacked), (n,))

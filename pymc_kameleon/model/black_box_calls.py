@@ -1,10 +1,8 @@
 """Calls of a model's black boxes, each made once: what is kept of a draw takes what they returned.
 
-A model has ``mu = simulator(theta)`` in its likelihood, and keeps it as ``pm.Deterministic``. The
-log-density at a draw was evaluated before it became one, by a call of the simulator that has also
-given mu. So in the compiled log-density the simulator is replaced by a `Noted` one, which notes
-what it returns, and in what is kept of draws by a `Recalled` one, which looks there first. Both are
-Ops around the user's own, which stays as it is. The log-density always calls it.
+The log-density at a draw was evaluated before it became one. So a black box in the log-density is
+replaced by a `Noted` one, which always calls it and notes what it returns, and in what is kept of
+draws by a `Recalled` one, which looks there first. Both are Ops around the user's own.
 
 Notes belong to a chain and travel with it (step/job.py): they are taken where `taking_notes` says
 so, and kept of the point where the chain is, and of those that it has tried since the last draw.
@@ -52,19 +50,9 @@ class Note(NamedTuple):
 
 
 class Notes:
-    """What black boxes have returned at a chain's points.
+    """What black boxes have returned at a chain's points; at `point` (n,), the Notes `known`.
 
-    Parameters
-    ----------
-    point : (n,) float64
-        Where the chain is, in the model's order.
-    known : tuple of Note
-        What they have returned there.
-
-    Attributes
-    ----------
-    missing : list of Recalled
-        Those that had to be called, each time, as nothing was noted.
+    `missing` are the Recalled that had to be called, each time, as nothing was noted.
     """
 
     def __init__(self, point, known=()):
@@ -128,15 +116,7 @@ _notes = ContextVar("notes", default=None)
 
 @contextmanager
 def taking_notes(point, known=(), wanted=True):
-    """Take notes of what is called meanwhile in this thread, for a chain at a point.
-
-    Parameters
-    ----------
-    point, known
-        As of `Notes`, which are returned.
-    wanted : bool
-        Whether anybody will look at them; if not, there will be none.
-    """
+    """Take Notes of what is called meanwhile in this thread, for a chain at a point, if wanted."""
     notes = Notes(point, known)
     token = _notes.set(notes if wanted else None)
     try:
@@ -151,13 +131,7 @@ _numbers, _new_number = WeakKeyDictionary(), count()
 
 
 class Noted(Op):
-    """A black box that notes what it returns, for points of a chain: its last input.
-
-    Parameters
-    ----------
-    node : Apply
-        Where the user's own Op is in a graph.
-    """
+    """The black box of a node that notes what it returns for points of a chain, its last input."""
 
     __props__ = ("number",)
     minds_turns = True  # by the black box

@@ -89,7 +89,6 @@ def _inner(function, *more):
     """Return where PyTensor's machine code is, and what calls it, for arguments of these types.
 
     Its disk cache holds this code. Linked into ours, it would be compiled again for each step.
-    What it caches takes ``*arguments``.
     """
     if not isinstance(function.vm.jit_fn, compiler.CPUDispatcher):
         linker = type(function.maker.linker).__name__
@@ -154,10 +153,7 @@ def logp_and_outputs_entry(function):
 
 
 class _InPython:
-    """A function that compiled code calls by its number: numba would call a copy, from a pickle.
-
-    Not every function of PyTensor can be made again from that.
-    """
+    """A function that compiled code calls by its number: numba would call a pickled copy."""
 
     known, numbers = WeakValueDictionary(), count()
 

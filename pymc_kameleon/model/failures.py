@@ -14,14 +14,9 @@ ERRORS, LATE = 0, 1
 
 
 class Rejected(Exception):
-    """A black box has failed, and says that its parameters are impossible then.
+    """A black box has failed, of kind `ERRORS` or `LATE`, so that its parameters are impossible.
 
-    Parameters
-    ----------
-    kind : int
-        `ERRORS` or `LATE`.
-    why : str
-        What it has done, for a sentence about the likelihood.
+    `why` is what it has done, for a sentence about the likelihood.
     """
 
     def __init__(self, kind, why):

@@ -1,10 +1,8 @@
 """Calls of black boxes by tasks in several threads: at the same time, or those of all in one.
 
-Chains whose model calls Python may be in threads. Their transitions are machine code, and several
-run at a time. What they call in Python is done in turn, because that is not safe in several
-threads: Ops, users' and those that check them, may keep things. A task that calls the function of a
-black box leaves its turn to others. All that it then goes on with is its own, as machine code keeps
-nothing that belongs to the model.
+Chains whose model calls Python may be in threads. Machine code runs at the same time; what it calls
+in Python is done in turn, as Ops may keep things. A task that calls the function of a black box
+leaves its turn to others.
 
 * Where a user passes an executor (evaluators.py), that calls functions, several at the same time.
 * Without one (`Gathering`), a call of a batched black box waits until each of the others has called
@@ -30,10 +28,7 @@ NEVER = -1
 
 @contextmanager
 def no_turns():
-    """Let what Python computes meanwhile neither take a turn nor leave it.
-
-    That is for black boxes inside of other functions or Ops, which are in the middle of a call.
-    """
+    """Let what Python computes inside of a call neither take a turn nor leave it."""
     token = gathering.set(None)
     try:
         yield
@@ -112,13 +107,7 @@ class Turns:
 
 
 class Gathering(Turns):
-    """Turns in which calls of batched black boxes are made together.
-
-    Parameters
-    ----------
-    ops : set of Batched
-        Those that machine code calls. What PyTensor's own functions call is not safe in threads.
-    """
+    """Turns in which calls of batched black boxes, those `ops`, are made together."""
 
     def __init__(self, ops):
         super().__init__()

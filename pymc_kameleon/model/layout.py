@@ -11,18 +11,10 @@ MOST_IN_WORDS = 8
 
 
 class Layout:
-    """Which number is which, for a step that moves some variables of a model.
+    """Which number is which, for a step that moves some variables of a model, its `own`.
 
     A chain's point has all value variables, raveled in the model's order. The step has an order of
     its own: first the variables that it moves, whose numbers are its coordinates, then the others.
-
-    Parameters
-    ----------
-    model : pm.Model
-    own : list of value variables
-        Those that the step moves.
-    initial_point : dict
-        Gives the shapes of all value variables.
 
     Attributes
     ----------
@@ -86,17 +78,9 @@ class Layout:
         return [name for variable in self.shapes.items() for name in elements(*variable)]
 
     def region_array(self, region):
-        """Return least and largest value of each coordinate, (2, d).
+        """Return least and largest value of each coordinate, (2, d), by a user's `region`.
 
-        Parameters
-        ----------
-        region : dict
-            Name of a variable -> (low, high), each a number or of its shape.
-
-        Raises
-        ------
-        ValueError
-            For other names, impossible shapes, or unless low < high everywhere.
+        Raise a ValueError for other names, impossible shapes, or unless low < high everywhere.
         """
         if not isinstance(region, dict):
             raise ValueError(f"region must be a dict of names and (low, high), not {region!r}.")
@@ -134,20 +118,9 @@ def split_name(element):
 
 
 def own_variables(sampler, vars, model):
-    """Return the value variables that a step moves.
+    """Return the value variables that a step moves: the user's `vars`, or all continuous ones.
 
-    Parameters
-    ----------
-    sampler : str
-        Its name, for messages.
-    vars : list of variables or names, a single one, or None
-        As the user gave them; None for all continuous ones.
-    model : pm.Model
-
-    Raises
-    ------
-    ValueError
-        If there are none, or some are unknown, discrete, or named twice.
+    Raise a ValueError if there are none, or some are unknown, discrete, or named twice.
     """
     if vars is None:
         own = list(model.continuous_value_vars)
@@ -193,13 +166,7 @@ def _value_variable(sampler, var, model):
 
 
 def checked_point(point, model):
-    """Return an initial point as arrays by name.
-
-    Raises
-    ------
-    ValueError
-        Unless it is a dict of numbers of the right shape for all value variables.
-    """
+    """Return an initial point as arrays by name; raise a ValueError for an impossible one."""
     if not isinstance(point, Mapping):
         raise ValueError(f"initial_point must be a dict of names and values, not {point!r}.")
     missing = [var.name for var in model.value_vars if var.name not in point]

@@ -87,11 +87,7 @@ def noise_seed(model=None):
 
 
 def target_accept(d):
-    """Return the acceptance rate that scales are tuned to, whatever the dimension.
-
-    With a normal log-estimate, a random walk moves at least 85 % as far, squared, as with the best
-    scale if v is between 0.25 and 3.3, in many dimensions, and 75 % for v from 2 to 4, in one.
-    """
+    """Return the acceptance rate that scales are tuned to, near the best one for 0.25 < v < 4."""
     return 0.1
 
 

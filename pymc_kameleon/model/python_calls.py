@@ -1,8 +1,7 @@
 """Ops that numba calls through Python: what they return is looked at, what they raise explained.
 
-numba looks at sizes alone. It would read the bits of an integer as a float, and end Python at an
-array of more dimensions than declared. And an Op that writes into its input changes what other
-parts of the model compute from it.
+numba looks at sizes alone: it would read the bits of an integer as a float. And an Op that writes
+into its input changes what other parts of the model compute from it.
 """
 
 import logging
@@ -36,13 +35,7 @@ class WrongReturn(TypeError):
 
 
 class WorkerTraceback(Exception):
-    """The traceback of another process, as text.
-
-    Attributes
-    ----------
-    lines : list of (str, int, str)
-        File, number and function of each line.
-    """
+    """The traceback of another process, as text; `lines` are (file, number, function) of each."""
 
     def __init__(self, text, lines=()):
         super().__init__(text)
@@ -53,17 +46,7 @@ class WorkerTraceback(Exception):
 
 
 class CheckedOp:
-    """An Op in whose place numba calls this, with the same results.
-
-    Parameters
-    ----------
-    op : Op
-
-    Attributes
-    ----------
-    shapes : tuple of tuple
-        Shapes that it returned last.
-    """
+    """An Op in whose place numba calls this, with the same results; `shapes` are the last ones."""
 
     def __init__(self, op):
         self.op, self.shapes = op, ()
@@ -177,17 +160,7 @@ MISTAKES = (
 def advice(error, ops):
     """Return what helps against an exception of a likelihood that Python is called for.
 
-    Parameters
-    ----------
-    error : BaseException
-        With its traceback.
-    ops : list of CheckedOp
-        Those of the model.
-
-    Returns
-    -------
-    str
-        It goes on with a sentence that says where it was.
+    It goes on with a sentence that says where it was. `ops` are the CheckedOps of the model.
     """
     if not isinstance(error, Exception) or isinstance(error, WrongReturn | NotHere):
         return ""

@@ -75,20 +75,9 @@ class Cut(NamedTuple):
 
 
 def simulators_of(model, own, initial_point):
-    """Return the Simulators of a model, which is called at its initial point, or near it.
+    """Return the Simulators of a model for a step's `own` value variables, or raise NotEmulated.
 
-    Parameters
-    ----------
-    model : pm.Model
-    own : list of value variables
-        Those that a step moves.
-    initial_point : dict
-        Values of all value variables.
-
-    Raises
-    ------
-    NotEmulated
-        If there are none, or not all of them can be emulated.
+    Black boxes are called at the initial point, or near it.
     """
     return cut_of(model, model.logp(), own, initial_point).simulators
 
@@ -149,10 +138,7 @@ def returns_loglikelihood(name):
 
 
 def _merged(logp):
-    """Return a graph in which what is computed twice, a black box too, is computed once.
-
-    PyMC has brought parts of it into PyTensor's canonical form, but not what potentials depend on.
-    """
+    """Return a graph in which what is computed twice, a black box too, is computed once."""
     inputs = [var for var in graph_inputs([logp]) if not isinstance(var, Constant)]
     graph = FunctionGraph(inputs, [logp], copy_inputs=False, copy_orphans=False)
     rewrite_graph(graph, include=("canonicalize",))
@@ -194,18 +180,9 @@ def _table(calls, start):
 
 
 class _Start:
-    """Values of calls at the initial point, where black boxes are called once, and near it.
+    """Values of calls at the initial point, where black boxes are called once, or near it.
 
-    Where they raise, they are called at points around it.
-
-    Attributes
-    ----------
-    values : dict
-        Of all inputs, and of used outputs, where nothing was raised.
-    point : dict
-        The initial point.
-    n_trials : int
-        How often black boxes were called.
+    `values` are those of all inputs, and of used outputs; `n_trials` counts calls.
     """
 
     def __init__(self, model, calls, point):

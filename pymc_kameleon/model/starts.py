@@ -86,10 +86,7 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
 
 
 def jittered(model, centre=None):
-    """Return a function of a seed that draws a point on the unconstrained scale.
-
-    It is near `centre`, values by name, or by default the model's initial point.
-    """
+    """Return a function of a seed that draws a point near `centre`, or a model's initial point."""
     with one_thread_compiles:
         initial_point = make_initial_point_fn(model=model) if centre is None else None
     names = [var.name for var in model.continuous_value_vars]
@@ -123,8 +120,7 @@ def starts_from_prior(model):
 def finite_point(draw, logp, rng, how, model, failures=()):
     """Draw a point on the unconstrained scale at which the log-density is finite.
 
-    `how` is a key of `POINTS`, for the message if there is none. `failures` are what it did where
-    it was rejected for that, to which `logp` adds.
+    `how` is a key of `POINTS`; `logp` adds what it did where it was rejected to `failures`.
     """
     for _ in range(RETRIES):
         point = draw(int(rng.integers(2**30)))
@@ -162,24 +158,9 @@ def terms_that_are_not_finite(model, point):
 
 
 def starts_from_draws(posterior, model, chains):
-    """Return starts from draws: the last ones, or for more chains some that are far apart.
+    """Return starts, dicts, from a Dataset of draws: the last ones, or some that are far apart.
 
-    Parameters
-    ----------
-    posterior : Dataset
-        Draws of free variables by their names, natural or transformed, with dimensions chain, draw.
-    model : pm.Model
-    chains : int
-
-    Returns
-    -------
-    list of dict
-        Name → value, for each chain.
-
-    Raises
-    ------
-    ValueError
-        For variables that are not there, or have other labels.
+    Raise a ValueError for variables that are not there, or have other labels.
     """
     names = {rv.name: (rv.name, model.rvs_to_values[rv].name) for rv in model.free_RVs}
     found = {
@@ -233,11 +214,7 @@ def _with_labels_of(model, values):
 
 
 def prior_draws(model, layout):
-    """Return draws (n, d) of a step's variables from the prior, None if there are none.
-
-    Those that are not finite are left out. Of Gamma(0.001, 0.001), half are rounded to zero, of
-    which the logarithm is taken.
-    """
+    """Return finite draws (n, d) of a step's variables from the prior, None if there are few."""
     if any(black_boxes([rv]) for rv in model.free_RVs):
         return None
     try:

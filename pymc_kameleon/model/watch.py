@@ -1,8 +1,7 @@
 """A log-density that calls Python, and what is seen of its evaluations.
 
-Its errors, and what takes too long, can be rejected as NaN is. That it is the same at the same
-point is looked at away from the start, too: NaN is evaluated again, the first times, and after
-announced draws a point that the chain has seen.
+Its errors, and what takes too long, can be rejected as NaN is. NaN is evaluated again, the first
+times, and so is a point that the chain has seen, after announced draws.
 """
 
 import threading
@@ -130,14 +129,7 @@ class Watch(NamedTuple):
 
 
 class Watched:
-    """The log-density of a model that calls Python, which is seen at each evaluation.
-
-    That takes some 5 to 10 µs. It has what a Compiled has.
-
-    Parameters
-    ----------
-    compiled : Compiled
-    """
+    """A Compiled log-density that calls Python, seen at each evaluation, in some 5 to 10 µs."""
 
     holds_gil = True
 

@@ -38,15 +38,7 @@ arviz_plots.PlotCollection"""
 
 
 def documented(known, layout):
-    """Return a decorator that describes the common parameters where a docstring says so.
-
-    Parameters
-    ----------
-    known : dict
-        The visuals of the plot.
-    layout : str
-        What makes its PlotCollection.
-    """
+    """Return a decorator that describes common parameters, of visuals and arviz_plots' `layout`."""
     *names, last = [f'``"{name}"``' for name in known]
     listed = fill(f"The visuals are {', '.join(names)} and {last}.", 95, subsequent_indent="    ")
     text = PLOT_PARAMETERS.format(listed, f"arviz_plots.{layout}")
@@ -67,18 +59,7 @@ def checked_backend(backend):
 
 
 def panels_of_rows(values, texts, backend, width):
-    """Return panels side by side for the columns of a table, and the places of its rows.
-
-    Parameters
-    ----------
-    values : Dataset
-        Columns, from the lowest row on.
-    texts : dict
-        Their labels.
-    backend : str or None
-    width : float
-        Of the figure.
-    """
+    """Return panels for the columns of a Dataset, with the labels `texts`, and its rows' places."""
     from arviz_plots import PlotCollection, visuals  # takes half a second
 
     [dim], n = values.dims, len(next(iter(values.values())))
@@ -104,15 +85,7 @@ def name_rows(data, target, names):
 
 
 class Style:
-    """What the caller wants of the visuals of a plot.
-
-    Parameters
-    ----------
-    known : dict
-        Visual -> the aesthetics that it follows by default.
-    visuals, aes_by_visuals : dict or None
-        As in ArviZ.
-    """
+    """What the caller wants of visuals; `known` are those with the aesthetics that they follow."""
 
     def __init__(self, known, visuals, aes_by_visuals):
         self._visuals = validate_dict_argument(visuals, valid_keys=list(known))
@@ -143,16 +116,7 @@ class Style:
 
 
 def made(plot_collection, layout, data, backend, pc_kwargs, figure, **defaults):
-    """Return the PlotCollection to draw into, a new one by default.
-
-    Parameters
-    ----------
-    layout : {"grid", "wrap"}
-    figure : dict
-        Defaults of ``figure_kwargs``.
-    **defaults
-        Those of `pc_kwargs`.
-    """
+    """Return the PlotCollection to draw into, by default a new "grid" or "wrap" of options."""
     from arviz_plots import PlotCollection  # takes half a second
 
     if "step" in pc_kwargs:
@@ -176,13 +140,7 @@ def figure_of(backend, pc_kwargs, figsize=None, **figure):
 
 
 def beside(labels):
-    """Return how far to move what is drawn of each chain, or mode, so that they are side by side.
-
-    Parameters
-    ----------
-    labels : DataArray
-        A coordinate.
-    """
+    """Return how far to move what is drawn of each label of a coordinate, so that all are seen."""
     places = 0.7 * ((np.arange(labels.size) + 0.5) / labels.size - 0.5)
     return xr.DataArray(places, {labels.name: labels.values}, labels.name)
 
@@ -217,17 +175,8 @@ def with_labels(data, coords):
 def learned_by(dt, what, step, var_names, coords):
     """Return the Dataset of what one step has learned, without the step in its names.
 
-    Parameters
-    ----------
-    dt : DataTree
-    what : str
-        A variable with coordinates that it has to have.
-    step : str or None
-        What its names begin with, if several have learned that.
-    var_names : str, list of str or None
-        Variables of the model.
-    coords : dict or None
-        Labels of chains and coordinates.
+    It has to have the variable `what`, of coordinates. `step` is what its names begin with, if
+    several have learned that.
     """
     if LEARNED_GROUP not in dt.children:
         raise ValueError(
@@ -290,10 +239,7 @@ def selected(own, var_names, coords):
 
 
 def draws_as_learned(dt, own):
-    """Return the draws of coordinates, (chain, draw, coordinate), on the scale of what was learned.
-
-    That is of the chains and coordinates of `own`.
-    """
+    """Return draws (chain, draw, coordinate) of `own`, on the scale of what was learned."""
     if "posterior" not in dt.children or not dt["posterior"].sizes.get("draw"):
         raise ValueError("The result has no draws after tuning: go on with pk.resume(dt).")
     posterior = dt["posterior"].to_dataset().sel(chain=own["chain"])

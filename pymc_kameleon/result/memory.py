@@ -7,14 +7,7 @@ from pymc_kameleon.step.groups import WARMUP_GROUPS
 
 
 class Memory:
-    """The draws of all chains, in arrays.
-
-    Parameters
-    ----------
-    columns : Columns
-    numbers : list of int
-        Numbers of the chains.
-    """
+    """The draws of all chains, with these `numbers`, in arrays."""
 
     def __init__(self, columns, numbers):
         self.columns, self._numbers = columns, numbers

@@ -26,10 +26,7 @@ ATTRIBUTE = "superchains"
 
 
 def superchains(n):
-    """Return the number of the superchain of each of n chains, (n,) int64; of as many if possible.
-
-    Those can be taken for one chain each.
-    """
+    """Return the superchain of each of n chains, (n,) int64, all of the same size if possible."""
     usual = int(np.clip(n // SIZE, min(LEAST, n), MOST))
     possible = [k for k in range(LEAST, min(MOST, n // 2) + 1) if n % k == 0]
     k = min(possible, key=lambda k: abs(k - usual), default=usual)
@@ -39,8 +36,7 @@ def superchains(n):
 def superchains_of(posterior):
     """Return those of the chains of a Dataset of draws, (chains,) int64.
 
-    None if it has none; or if those of several chains are so few that nested R-hat tells less than
-    R-hat.
+    None if it has none, or if they are so few that nested R-hat tells less than R-hat.
     """
     numbers = np.array(json.loads(posterior.attrs.get(ATTRIBUTE, "[]")), np.int64)
     are_known = len(numbers) == posterior.sizes["chain"]
@@ -56,10 +52,7 @@ def size_of_superchains(numbers):
 
 
 def nested_r_hat(values, numbers):
-    """Return nested R-hat (q,) of values (chains, draws, q), by the numbers of the superchains.
-
-    Superchains of one chain are left out, and others have as many as the smallest of them.
-    """
+    """Return nested R-hat (q,) of values (chains, draws, q), of equal superchains of several."""
     counts = np.bincount(numbers)
     several = np.flatnonzero(counts > 1)
     size = counts[several].min()

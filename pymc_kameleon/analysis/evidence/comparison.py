@@ -11,14 +11,7 @@ DRAWS, SEED = 4000, 41
 
 
 def table_of(evidences, prior=None):
-    """Return the table of ``pk.compare_models``.
-
-    Parameters
-    ----------
-    evidences : dict of str -> Evidence
-    prior : dict of str -> float, optional
-        Prior probabilities, or odds; by default all models have the same.
-    """
+    """Return the table of ``pk.compare_models`` of named evidences, with prior odds of models."""
     names = list(evidences)
     log_z = np.array([evidences[name].log_evidence for name in names])
     errors = np.array([evidences[name].standard_error for name in names])
@@ -52,10 +45,6 @@ def differing_data(results):
 
     Data are the same if they are the same numbers, whatever they are called, and in which order.
     Results without observed data, as of potentials, are left out.
-
-    Parameters
-    ----------
-    results : dict of str -> DataTree
     """
     known = {name: _numbers_observed(dt) for name, dt in results.items()}
     known = {name: numbers for name, numbers in known.items() if numbers.size}

@@ -1,8 +1,4 @@
-"""What the evidence needs of a result: positions on the unconstrained scale, log-densities there.
-
-It is checked that they can tell it: no prior may be improper, all variables have to be there, and
-the model has to be the one that was sampled.
-"""
+"""What the evidence needs of a result: unconstrained positions, and log-densities there."""
 
 import logging
 from contextlib import suppress
@@ -51,24 +47,14 @@ OF_SIZE, ROUNDING = 1e-6, 1e-6
 class EvidenceDraws:
     """Draws of a result, for the evidence of its model.
 
-    Parameters
-    ----------
-    dt : DataTree
-    model : pm.Model or None
-        By default the one that this process has sampled, or that of the context.
-
     Attributes
     ----------
-    model : pm.Model
-    posterior : Dataset
     variables : list of value variables
         All of the model, in the order in which the step had them.
     x : (chains, draws, d) float64
-        They, raveled; angles within one turn.
-    turn : (2, d) float64
-        Where each coordinate has all its values once: that turn of an angle, and everywhere else.
+        They, raveled; angles within one `turn` (2, d), which is infinite for other coordinates.
     logp : (chains, draws) float64 or None
-        Log-densities there, as the sampler has found them; None if the result has none.
+        Log-densities there, as the sampler has found them.
     surrogates : list of Parameters or None
         Of each chain of SurrogateMetropolis, as tuning has left them.
     is_expensive : bool
@@ -77,8 +63,6 @@ class EvidenceDraws:
         Variance of the log-density where it is only estimated, as chains have measured it.
     restricted : dict
         Where steps were restricted to, by their `region`, by value variable.
-    n_diverging : int
-        Draws whose transitions diverged.
     """
 
     def __init__(self, dt, model):
@@ -125,10 +109,7 @@ class EvidenceDraws:
         return NOISE_SEED in self.model.named_vars
 
     def _turn_angles(self, are_angles):
-        """Put angles into one turn, which begins in the largest gap between them, or at a region.
-
-        A surrogate knows none of turns, so it is left out.
-        """
+        """Put angles into one turn, which begins in the largest gap, or at a region."""
         low, high = self._layout.region_array(self.restricted)
         self.turn = np.array([np.full(len(low), -np.inf), np.full(len(low), np.inf)])
         for k in np.flatnonzero(are_angles):
@@ -263,10 +244,7 @@ def check_model(model):
 
 
 def say_what_counts(model, restricted):
-    """Log what the evidence of a model depends on, besides its priors and data.
-
-    `restricted` is where steps were restricted to, by value variable.
-    """
+    """Log what the evidence depends on besides priors and data, as regions by variable."""
     flat, potentials = _flat(model), [own.name for own in model.potentials]
     if restricted:
         _log.warning(
@@ -304,10 +282,7 @@ def _flat(model):
 
 
 def _draws_by_name(model, posterior):
-    """Return draws, arrays (chains, draws, ...); of free variables in the model's order.
-
-    Where a result does not know that order, it is taken for the model's.
-    """
+    """Return draws, arrays (chains, draws, ...), of free variables in the model's order."""
     draws = {name: own.values for name, own in posterior.transpose("chain", "draw", ...).items()}
     for rv in (rv for rv in model.free_RVs if rv.name in draws):
         with suppress(NotMapped):
@@ -344,9 +319,9 @@ def _unconstrained(model, draws):
 
 
 def _last_positions(kept, posterior, logp, variables):
-    """Return the positions of draws, None if it is not known: each is an end of its last move.
+    """Return the positions of draws, ends of their last moves with that logp or else starts.
 
-    It is the end if it has the log-density of that, and otherwise the start.
+    None if some draws are not among those of which moves were kept.
     """
     numbers = {dim: posterior[dim] for dim in ("chain", "draw")}
     if not all(np.isin(own, kept[dim]).all() for dim, own in numbers.items()):

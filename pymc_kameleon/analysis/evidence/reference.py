@@ -16,17 +16,7 @@ GROUPS, MOST_GROUPED = 15, 900
 
 
 class Reference:
-    """A mixture of t densities, all with the same share.
-
-    Parameters
-    ----------
-    means : (K, d) float64
-    factors : (K, d, d) float64
-        Lower triangular.
-    nu : float
-        Degrees of freedom.
-    rng : numpy.random.Generator
-    """
+    """A mixture of t densities, all with the same share, of means (K, d) and factors (K, d, d)."""
 
     def __init__(self, means, factors, nu, rng):
         self._means, self._factors, self._nu, self._rng = means, factors, nu, rng
@@ -57,10 +47,7 @@ class Reference:
         return self._means[k] + np.einsum("nij,nj->ni", self._factors[k], u)
 
     def even(self, n, first):
-        """Return more points (SETS, Kn, d), or the first ones; n is a power of 2, as before it.
-
-        They are spread evenly. The sets are independent of each other.
-        """
+        """Return more evenly spread points (SETS, Kn, d), or the first ones; n is a power of 2."""
         if first:
             k, d = self._means.shape
             self._even = qmc.Sobol(d + 1, scramble=False)

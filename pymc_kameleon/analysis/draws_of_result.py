@@ -1,6 +1,8 @@
 """The draws and statistics of a result, as averages and tables need them."""
 
 import logging
+from collections import UserDict
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -295,7 +297,7 @@ def _values(function, variables, shape):
         found = function(variables)
     here = f"({shape[0]}, {shape[1]}, ...)"
     wanted = f"The function must return an array (chain, draw, ...), here of shape {here}"
-    if isinstance(found, dict | list | tuple):
+    if isinstance(found, Mapping | list | tuple):
         kind = type(found).__name__
         raise ValueError(f"{wanted}, not a {kind}: average its parts one by one, or stack them.")
     if found is None:
@@ -313,8 +315,11 @@ def _values(function, variables, shape):
     return values.astype(np.float64)
 
 
-class _Named(dict):
-    """Variables, which remember what was asked for, and say what there is if it is not there."""
+class _Named(UserDict):
+    """Variables, which remember what was asked for, and say what there is if it is not there.
+
+    Whoever goes through their names, as by dict(v), {**v} or len(v), has asked for all.
+    """
 
     def __init__(self, variables):
         super().__init__(variables)
@@ -332,28 +337,12 @@ class _Named(dict):
         return super().__contains__(name)
 
     def __iter__(self):
-        self.used.update(super().keys())
+        self.used.update(self.data)
         return super().__iter__()
 
     def __len__(self):
-        self.used.update(super().keys())
+        self.used.update(self.data)
         return super().__len__()
-
-    def keys(self):
-        return list(self)
-
-    def get(self, name, default=None):
-        return self[name] if name in self else default  # noqa: SIM401
-
-    def pop(self, name, *default):
-        self.used.add(name)
-        return super().pop(name, *default)
-
-    def values(self):
-        return [self[name] for name in self]
-
-    def items(self):
-        return [(name, self[name]) for name in self]
 
 
 def side_by_side(variables, n_kept=2):

@@ -10,7 +10,6 @@ import numpy as np
 LEAST_BATCHES, MOST_BATCHES, MOVES_PER_BATCH = 2, 10, 2
 """Batches of each chain; moves of a batch, on average, in the chain with the fewest."""
 
-
 RANGE_FACTOR = 1.3
 """What is outside the range of f over the draws, times this, is beyond all that is known."""
 
@@ -135,10 +134,9 @@ def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
 
 def _halves(batches, lengths):
     """Return the means of halves of chains (2 · chains, q), by batch means."""
-    middle = len(lengths) // 2
-    first, second = slice(middle), slice(middle, None)
+    parts = np.array_split(np.arange(len(lengths)), [len(lengths) // 2])
     return np.concatenate(
-        [np.average(batches[:, own], axis=1, weights=lengths[own]) for own in (first, second)]
+        [np.average(batches[:, own], axis=1, weights=lengths[own]) for own in parts]
     )
 
 
@@ -150,12 +148,6 @@ def r_hat(halves, f):
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         within = f.var(axis=1, ddof=1).mean(axis=0)
         return np.sqrt(1 + halves.var(axis=0, ddof=1) / within)
-
-
-def r_hat_of(ess):
-    """Return R-hat of averages that are worth so many draws, as those of other runs would be."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.sqrt(1 + 1 / ess)
 
 
 def _variances(batches, chains):

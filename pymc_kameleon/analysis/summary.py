@@ -14,7 +14,7 @@ from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
 from scipy.stats import norm
 
-from pymc_kameleon.analysis.batches import Corrected, r_hat, r_hat_of
+from pymc_kameleon.analysis.batches import Corrected, r_hat
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
 from pymc_kameleon.analysis.trust import (
     warn_of,
@@ -266,7 +266,7 @@ class _Block:
         ess = (sd / mean.mcse[better]) ** 2
         _put(table, better_rows, ["ess"], ess[:, None])
         by_process = np.broadcast_to(mean.by_process, better.shape)[better]
-        _put(table, better_rows[by_process], ["r_hat"], r_hat_of(ess[by_process])[:, None])
+        _put(table, better_rows[by_process], ["r_hat"], np.sqrt(1 + 1 / ess[by_process, None]))
         changed = below.is_better.reshape(GRID, q).any(axis=0) & real
         shares = below.mean.reshape(GRID, q)
         for j in np.flatnonzero(changed):

@@ -5,7 +5,6 @@ into its input changes what other parts of the model compute from it.
 """
 
 import logging
-import re
 import traceback
 from pathlib import Path
 
@@ -143,19 +142,6 @@ def _in_words(declared):
 
 # ---- what an Op raises --------------------------------------------------------------------------
 
-NUMERICAL = re.compile(
-    r"converge|diverge|singular|definite|overflow|underflow|\binfs?\b|\bnans?\b|integrat|solver|"
-    r"step ?size|tolerance|stiff|numeric|ill.?condition|domain error|iterations",
-    re.IGNORECASE,
-)
-"""What solvers say, or are called, that fail because of the parameters."""
-
-MISTAKES = (
-    *(TypeError, LookupError, AttributeError, NameError, ImportError, NotImplementedError),
-    *(RecursionError, SyntaxError),
-)
-"""Exceptions that parameters seldom cause."""
-
 
 def advice(error, ops):
     """Return what helps against an exception of a likelihood that Python is called for.
@@ -174,16 +160,11 @@ def advice(error, ops):
             f". The {kind} comes from the model around what Python computes{known}: do the shapes "
             "fit there?"
         )
-    said = f"{kind}: {error}"
-    reject = 'let it return NaN instead, or pass on_error="reject" to pk.black_box: then the point'
-    if isinstance(error, ArithmeticError | np.linalg.LinAlgError | Warning) or (
-        not isinstance(error, MISTAKES) and NUMERICAL.search(said)
-    ):
-        return f". If the likelihood raises this, {reject} is rejected"
-    what = f". The {kind} was raised by {place}"
-    if isinstance(error, MISTAKES) or (isinstance(error, AssertionError) and not str(error)):
-        return f"{what}: this looks like a mistake there, which a call by hand would show"
-    return f"{what}. If these parameters are to blame, {reject} is rejected"
+    return (
+        f". The {kind} was raised by {place}. If that is no mistake, and these parameters are to "
+        'blame, let it return NaN instead, or pass on_error="reject" to pk.black_box: then the '
+        "point is rejected"
+    )
 
 
 def _place(error):

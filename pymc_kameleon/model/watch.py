@@ -131,26 +131,13 @@ class Watch(NamedTuple):
 class Watched:
     """A Compiled log-density that calls Python, seen at each evaluation, in some 5 to 10 µs."""
 
-    holds_gil = True
-
     def __init__(self, compiled):
         self.compiled = compiled
         self._make_entry()
 
-    @property
-    def checked_ops(self):
-        """What numba calls through Python."""
-        return self.compiled.checked_ops
-
-    @property
-    def function(self):
-        """The PyTensor function."""
-        return self.compiled.function
-
-    @property
-    def python_ops(self):
-        """Names of what runs through Python, each with its Ops, a dict of lists."""
-        return self.compiled.python_ops
+    def __getattr__(self, name):
+        """Have what the Compiled has."""
+        return getattr(self.compiled, name)
 
     def _make_entry(self):
         self._local = threading.local()

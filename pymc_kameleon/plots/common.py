@@ -4,6 +4,7 @@ from inspect import cleandoc
 from textwrap import fill
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from arviz_base import rcParams
 from arviz_base.validate import validate_dict_argument
@@ -19,15 +20,11 @@ TRANSFORMS = {"_log__": np.log, "_logodds__": logit}
 """Transforms of PyMC that need no bounds, by what they add to a variable's name."""
 
 PLOT_PARAMETERS = """\
-plot_collection : PlotCollection, optional
-    Draw into this one, instead of a new one.
 backend : str, optional
     ``"matplotlib"``, ``"bokeh"`` or ``"plotly"``; by default that of ArviZ.
 visuals : dict, optional
     Visual -> False to leave it out, or keyword arguments of what draws it.
     {}
-aes_by_visuals : dict, optional
-    Visual -> the aesthetics that it follows.
 **pc_kwargs
     To ``{}``.
 
@@ -77,6 +74,15 @@ def panels_of_rows(values, texts, backend, width):
     return plots, xr.DataArray(np.arange(n), values.coords)
 
 
+def check_table(table, source, columns):
+    """Raise a TypeError unless it is a DataFrame with the columns that `source` returns."""
+    if not isinstance(table, pd.DataFrame) or not {*columns} <= {*table}:
+        raise TypeError(
+            f"This plot takes the table that {source}() returns, with the columns {[*columns]}, "
+            f"not {type(table).__name__}."
+        )
+
+
 def name_rows(data, target, names):
     """Put names at 0, 1, 2 ... of the vertical axis."""
     from arviz_plots.plot_collection import backend_from_object
@@ -87,9 +93,9 @@ def name_rows(data, target, names):
 class Style:
     """What the caller wants of visuals; `known` are those with the aesthetics that they follow."""
 
-    def __init__(self, known, visuals, aes_by_visuals):
+    def __init__(self, known, visuals):
         self._visuals = validate_dict_argument(visuals, valid_keys=list(known))
-        self._aes = known | validate_dict_argument(aes_by_visuals, valid_keys=list(known))
+        self._aes = known
 
     def options(self, name, **defaults):
         """Return the keyword arguments of a visual, None if it is left out."""
@@ -115,14 +121,12 @@ class Style:
             plots.add_legend(dim, **options)
 
 
-def made(plot_collection, layout, data, backend, pc_kwargs, figure, **defaults):
-    """Return the PlotCollection to draw into, by default a new "grid" or "wrap" of options."""
+def made(layout, data, backend, pc_kwargs, figure, **defaults):
+    """Return a PlotCollection, a "grid" or "wrap", with these defaults and those of its figure."""
     from arviz_plots import PlotCollection  # takes half a second
 
     if "step" in pc_kwargs:
         raise TypeError("This plot takes no step: it shows all of them, or what var_names selects.")
-    if plot_collection is not None:
-        return plot_collection
     backend, options = checked_backend(backend), defaults | pc_kwargs
     options["figure_kwargs"] = figure_of(backend, pc_kwargs, **figure)
     return getattr(PlotCollection, layout)(data, backend=backend, **options)
@@ -161,10 +165,7 @@ def with_labels(data, coords):
     """Return the data with these labels; raise a ValueError if there are none."""
     coords = coords or {}
     if unknown := [dim for dim in coords if dim not in data.dims]:
-        said = f"coords: there is no dimension {unknown} among {list(data.dims)}."
-        if COORDINATE in data.dims:
-            said += f" Coordinates are {data[COORDINATE].values.tolist()}."
-        raise ValueError(said)
+        raise ValueError(f"coords: there is no dimension {unknown} among {list(data.dims)}.")
     lists = {k: v if isinstance(v, slice) else np.atleast_1d(v) for k, v in coords.items()}
     try:
         return data.sel(lists)

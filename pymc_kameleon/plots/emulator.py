@@ -35,10 +35,8 @@ def plot_emulator(
     *,
     inputs=None,
     outputs=None,
-    plot_collection=None,
     backend=None,
     visuals=None,
-    aes_by_visuals=None,
     **pc_kwargs,
 ):
     """Plot what each input of a simulator does to its outputs, as its emulator predicts it.
@@ -69,14 +67,14 @@ def plot_emulator(
     ...     dt = pk.sample(step=pk.EmulatorMetropolis())
     >>> plots = pk.plot_emulator(dt)  # doctest: +SKIP
     """
-    style = Style(EMULATOR_VISUALS, visuals, aes_by_visuals)
+    style = Style(EMULATOR_VISUALS, visuals)
     own = dt if isinstance(dt, SimulatorEmulator) else emulator(result_of(dt), name)
     places = _chosen("inputs", inputs, own.inputs)
     rows = _chosen("outputs", outputs, list(range(own.n_outputs)))
     data = _effects(own, places, rows).to_dataset(name="effect")
     n, colours = len(places), {"color": _shades(len(rows))} if len(rows) > MOST_COLOURS else {}
     plots = made(
-        *(plot_collection, "wrap", data, backend, pc_kwargs),
+        *("wrap", data, backend, pc_kwargs),
         {"figsize": (3.2 * min(4, n), 2.6 * -(-n // 4)), "sharey": True},
         cols=["input"],
         col_wrap=4,

@@ -245,40 +245,37 @@ def check_model(model):
 
 def say_what_counts(model, restricted):
     """Log what the evidence depends on besides priors and data, as regions by variable."""
-    flat, potentials = _flat(model), [own.name for own in model.potentials]
     if restricted:
         _log.warning(
             "The evidence counts %s only in the region that the step was restricted to, and the "
             "prior is not made larger there for it. Bounds in the prior do that.",
             some([*restricted]),
         )
-    if flat:
+    if flat := _flat(model):
         _log.warning(
             "%s is flat, which is no prior: unless potentials make it one, the evidence has an "
             "arbitrary constant.",
             some(flat),
         )
-    observed = model.observed_RVs
-    if scaled := [rv.name for rv in observed if isinstance(rv.owner.op, MinibatchRandomVariable)]:
+    if scaled := _names_of(model.observed_RVs, MinibatchRandomVariable):
         _log.warning(
             "The log-likelihood of %s is scaled by total_size, so that this is not the evidence of "
             "data that were observed.",
             some(scaled),
         )
-    if potentials:
+    if potentials := [own.name for own in model.potentials]:
         _log.info(
             "The evidence counts %s as it is: the constants of a potential count, too.",
             some(potentials),
         )
-    elif not model.observed_RVs:
-        _log.info(
-            "The model has no data: its evidence is 1, or the share of the prior that a transform "
-            "like ordered leaves."
-        )
+
+
+def _names_of(variables, kinds):
+    return [rv.name for rv in variables if isinstance(rv.owner.op, kinds)]
 
 
 def _flat(model):
-    return [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
+    return _names_of(model.free_RVs, FlatRV | HalfFlatRV)
 
 
 def _draws_by_name(model, posterior):

@@ -72,11 +72,10 @@ def controls_by_gradients(dt, posterior, model):
     NoGradients says why averages are not to be corrected by them.
     """
     kept = _kept_of(dt, posterior)
+    if kept is None and (model := model_of_gradients(posterior, model)) is None:
+        return None
+    _check_draws(dt, posterior)
     if kept is None:
-        model = model_of_gradients(posterior, model)
-        if model is None:
-            return None
-        _check_draws(dt, posterior)
         try:
             kept = _evaluated(dt, posterior, model)
         except NoGradients:
@@ -85,8 +84,6 @@ def controls_by_gradients(dt, posterior, model):
             raise NoGradients(f"computing them raised {type(error).__name__}: {error}") from error
         if isinstance(dt, xr.DataTree):
             dt[GRADIENTS] = xr.DataTree(kept)
-    else:
-        _check_draws(dt, posterior)
     if kept.attrs["broken"]:
         raise NoGradients(kept.attrs["broken"])
     position, gradient = (
@@ -225,15 +222,10 @@ def _check_data(dt, model, logp):
     for group, data in (("observed_data", find_observations(model)), ("constant_data", constants)):
         kept = dt[group] if group in getattr(dt, "children", ()) else {}
         for name in data.keys() & set(kept):
-            if not _are_same(kept[name].values, np.asarray(data[name])):
+            before, now = kept[name].values, np.asarray(data[name])
+            precision = {"rtol": np.finfo(np.float32).eps, "atol": 0.0, "equal_nan": True}
+            if before.shape != now.shape or not np.allclose(before, now, **precision):
                 raise NoGradients(f"{name} has changed since the draws were made")
-
-
-def _are_same(kept, now):
-    """Whether numbers are the same, apart from how they are stored."""
-    return kept.shape == now.shape and np.allclose(
-        kept, now, rtol=np.finfo(np.float32).eps, atol=0.0, equal_nan=True
-    )
 
 
 def _check_it_is_the_model(dt, posterior, logp):

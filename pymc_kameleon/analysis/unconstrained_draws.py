@@ -41,7 +41,10 @@ def on_unconstrained_scale(posterior, model):
     flat = np.concatenate([own.reshape(len(own), -1) for own in values.values()], axis=1)
     if not np.isfinite(flat).all():
         name = next(name for name, own in values.items() if not np.isfinite(own).all())
-        raise NotMapped(f"draws of {name} are not finite: some are on a bound, or rounded to it")
+        raise NotMapped(
+            f"draws of {name} are not finite: NaN, on a bound, or rounded to it (sample with "
+            'idata_kwargs={"include_transformed": True})'
+        )
     return flat.astype(np.float64).reshape(*sizes, -1), layout, point
 
 

@@ -419,9 +419,9 @@ def test_what_else_is_refused():
     short = xr.Dataset({"p": (("chain", "draw"), np.full((100, 7), 0.5))})
     with pytest.raises(ValueError, match="8 of each chain"):
         pk.evidence(xr.DataTree.from_dict({"posterior": short}), model)
-    with pytest.raises(ValueError, match=r"p has the shape \(2,\) in the result, and \(\) in the"):
+    with pytest.raises(ValueError, match="do not have all elements of p"):
         pk.evidence(tree(p=np.full((4, 100, 2), 0.5)), model)
-    with pytest.raises(ValueError, match="draws of p are NaN"):
+    with pytest.raises(ValueError, match="draws of p_logodds__ are not finite"):
         pk.evidence(tree(p=np.full((4, 100), np.nan)), model)
     with pytest.raises(ValueError, match="p_logodds__ is the same in all draws"):
         pk.evidence(tree(p=np.full((4, 100), 0.5)), model)

@@ -1,14 +1,16 @@
 """What the evidence needs of a result: unconstrained positions, and log-densities there."""
 
 import logging
-from contextlib import suppress
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_kameleon.analysis.draws_of_result import side_by_side
-from pymc_kameleon.analysis.unconstrained_draws import NotMapped, draws_of, transformed
+from pymc_kameleon.analysis.unconstrained_draws import (
+    NotMapped,
+    on_unconstrained_scale,
+    variables_lacking,
+)
 from pymc_kameleon.model.layout import Layout, split_name
 from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC
 from pymc_kameleon.model.pymc_internals import (
@@ -26,7 +28,6 @@ from pymc_kameleon.step.groups import (
     STATE_GROUP,
     SURROGATE_MOVES,
 )
-from pymc_kameleon.step.learned import COORDINATE
 from pymc_kameleon.step.messages import some
 
 _log = logging.getLogger("pymc_kameleon")
@@ -81,15 +82,17 @@ class EvidenceDraws:
             raise ValueError(too_few)
         self.logp, run = known_logp(dt), run_of(dt)
         self.variables, self.restricted = variables_in_order(self.model, run), restrictions(run)
-        self._layout = Layout(self.model, self.variables, self.model.initial_point())
-        self.x = self._positions(dt)
-        names = np.array([split_name(own)[0] for own in self._layout.coordinates()])
-        if not np.isfinite(self.x).all():
-            _check_finite(self.model, self.posterior)
+        if missing := variables_lacking(self.posterior, self.model):
             raise ValueError(
-                "Some draws are so near a bound that their unconstrained values are infinite, by "
-                'rounding. Sample with idata_kwargs={"include_transformed": True}.'
+                f"The result has no draws of {some(missing)}: all free variables have to be there."
             )
+        try:
+            x, _, point = on_unconstrained_scale(self.posterior, self.model)
+        except NotMapped as error:
+            raise ValueError(f"The evidence cannot be found: {error}.") from None
+        self._layout = Layout(self.model, self.variables, point)
+        self.x = x[..., self._layout.places]
+        names = np.array([split_name(own)[0] for own in self._layout.coordinates()])
         if self.is_estimate and self.logp is None:
             raise ValueError(
                 "The log-density is an estimate, and the result does not have those that the draws "
@@ -143,24 +146,6 @@ class EvidenceDraws:
                 f"{logp[worst]:.6g}. If several steps of pm.sample have moved the variables, leave "
                 "out what one of them says: dt.drop_nodes('sample_stats')."
             )
-
-    def _positions(self, dt):
-        names = [var.name for var in self.variables]
-        draws = _draws_by_name(self.model, self.posterior)
-        _check_shapes(self.model, draws)
-        if all(name in draws for name in names):
-            return side_by_side({name: draws[name] for name in names})
-        kept = next((dt[g].to_dataset() for g in MOVES if g in dt.children), None)
-        if kept is not None and self.logp is not None:
-            x = _last_positions(kept, self.posterior, self.logp, names)
-            if x is not None:
-                return x
-        values = _unconstrained(self.model, draws)
-        return side_by_side({name: values[name] for name in names})
-
-
-MOVES = SURROGATE_MOVES, EMULATOR_MOVES
-"""Groups that have where each draw's last move began and ended."""
 
 
 def _model_for(posterior, model):
@@ -276,59 +261,6 @@ def _names_of(variables, kinds):
 
 def _flat(model):
     return _names_of(model.free_RVs, FlatRV | HalfFlatRV)
-
-
-def _draws_by_name(model, posterior):
-    """Return draws, arrays (chains, draws, ...), of free variables in the model's order."""
-    draws = {name: own.values for name, own in posterior.transpose("chain", "draw", ...).items()}
-    for rv in (rv for rv in model.free_RVs if rv.name in draws):
-        with suppress(NotMapped):
-            draws[rv.name] = draws_of(rv, posterior, model)
-    return draws
-
-
-def _check_shapes(model, draws):
-    """Raise a ValueError if draws have other shapes than the model's variables."""
-    shapes = model.eval_rv_shapes()
-    for name in (rv.name for rv in model.free_RVs if rv.name in draws):
-        found, needed = draws[name].shape[2:], tuple(map(int, shapes[name]))
-        if found != needed:
-            raise ValueError(
-                f"{name} has the shape {found} in the result, and {needed} in the model: is it the "
-                "one that was sampled?"
-            )
-
-
-def _check_finite(model, posterior):
-    """Raise a ValueError if draws themselves are not finite."""
-    own = [rv.name for rv in model.free_RVs if rv.name in posterior]
-    if wrong := [name for name in own if not np.isfinite(posterior[name]).all()]:
-        raise ValueError(f"Some draws of {some(wrong)} are NaN or infinite: leave them out.")
-
-
-def _unconstrained(model, draws):
-    """Return value variables of draws, arrays (chains, draws, ...) by name, by the transforms."""
-    if missing := [rv.name for rv in model.free_RVs if rv.name not in draws]:
-        raise ValueError(
-            f"The result has no draws of {some(missing)}: all free variables have to be there."
-        )
-    return transformed({rv: draws[rv.name] for rv in model.free_RVs}, model)
-
-
-def _last_positions(kept, posterior, logp, variables):
-    """Return the positions of draws, ends of their last moves with that logp or else starts.
-
-    None if some draws are not among those of which moves were kept.
-    """
-    numbers = {dim: posterior[dim] for dim in ("chain", "draw")}
-    if not all(np.isin(own, kept[dim]).all() for dim, own in numbers.items()):
-        return None
-    kept = kept.sel(numbers)
-    start, end = (kept[name].transpose("chain", "draw", ...).values for name in ("start", "end"))
-    moved = kept["end_logp"].transpose("chain", "draw").values == logp
-    names = [name.partition("[")[0] for name in kept[COORDINATE].values.tolist()]
-    order = [i for own in variables for i, name in enumerate(names) if name == own]
-    return np.where(moved[..., None], end, start)[..., order]
 
 
 def _surrogates(dt, posterior):

@@ -38,11 +38,10 @@ def expectation(dt, function, model=None):
     With `model`, or in its context, it is corrected by gradients of the log-density at the draws,
     whatever sampler made them, unless something speaks against it.
 
-    If SurrogateMetropolis or EmulatorMetropolis has made the draws, in ``pk.sample``, their mean is
-    corrected by the surrogate or the emulator. That takes no evaluation of the log-density, and
-    remains asymptotically exact however bad they are. Draws of GAM and GadMALA are corrected by
-    control variates, if these were kept. For other samplers the answer is the mean, with its
-    standard error by ArviZ.
+    Draws of SurrogateMetropolis and EmulatorMetropolis, by ``pk.sample``, are corrected by the
+    surrogate or the emulator, and those of GAM and GadMALA by control variates, if these were kept.
+    That takes no evaluation of the log-density, and is asymptotically exact however bad they are.
+    Otherwise the answer is the mean, with its standard error by ArviZ.
 
     Parameters
     ----------
@@ -70,9 +69,7 @@ def expectation(dt, function, model=None):
 
     Notes
     -----
-    If the function needs variables that ``pk.summary`` does not correct, the log says so, and the
-    answer is the mean of the draws. It warns if the function is not finite at some draws, and if
-    there are signs that the errors are not to be trusted. See docs/estimates.md.
+    It warns as ``pk.summary`` does. See docs/estimates.md.
 
     Examples
     --------

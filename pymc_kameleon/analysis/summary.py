@@ -43,13 +43,10 @@ NUMBERS_PER_BLOCK = 2**25
 def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", model=None):
     """Summarise the posterior, more exactly than the draws do.
 
-    If SurrogateMetropolis or EmulatorMetropolis, or GAM or GadMALA with control variates, has made
-    the draws, in ``pk.sample``, means, standard deviations, intervals and their errors are
-    corrected as those of ``pk.expectation``, each where that is of use. With `model`, or in its
-    context, those of any sampler's draws are corrected by the gradient of the log-density there,
-    which is then kept in the result, as ``dt["gradients"]``. Otherwise they are those of
-    ``arviz.summary``, whose other arguments, as `kind`, `coords` and `filter_vars`, it does not
-    take.
+    Means, standard deviations, intervals and their errors are corrected as those of
+    ``pk.expectation``, each where that is of use. Otherwise they are those of ``arviz.summary``,
+    whose other arguments, as `kind`, `coords` and `filter_vars`, it does not take. Gradients are
+    kept in the result, as ``dt["gradients"]``.
 
     Parameters
     ----------
@@ -72,17 +69,13 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     -------
     DataFrame
         ArviZ's columns and two more. ``ess`` is the number of independent draws that would estimate
-        the mean equally well. ``gain`` is the estimated variance of the mean over the draws,
-        divided by that of this mean: 1 if it was not corrected. ``ess_bulk`` and ``ess_tail`` are
-        those of the draws. ``r_hat`` is that of corrected averages over half-chains if the mean was
-        corrected, and otherwise that of the draws, which ``arviz.rhat`` always has. NaN: there is
-        no standard error. If many chains began at the same few points, by `max_concurrent`,
-        ``r_hat_nested`` tells whether these groups agree, however short the chains are. With a
-        surrogate or an emulator, ``attrs`` has the ``certificate``, how close it is to the
-        posterior, and ``by_process``, the rows whose mean is by a process, as evaluations are few,
-        and so approximate; their ``r_hat`` is √(1 + 1/ess). With gradients, it has
-        ``by_gradients``, the rows whose mean these correct, or ``not_by_gradients``: why there are
-        none.
+        the mean equally well, and ``gain`` the estimated variance of the mean over the draws,
+        divided by that of this mean. ``ess_bulk`` and ``ess_tail`` are those of the draws.
+        ``r_hat`` is that of corrected averages over half-chains if the mean was corrected. If many
+        chains began at the same few points, ``r_hat_nested`` tells whether these groups agree.
+        ``attrs`` may have the ``certificate`` of a surrogate or an emulator, the rows whose mean is
+        ``by_process``, and so approximate, or ``by_gradients``, and ``not_by_gradients``: why there
+        are none.
 
     Raises
     ------
@@ -91,16 +84,10 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
     Notes
     -----
-    A variable is corrected if it can be computed at other points as it was in the draws. Variables
-    that were changed since have the averages of the draws, and so have deterministics that depend
-    on a black box, which is never called. The log says so.
-
-    Gradients correct nothing if draws have diverged, R-hat is too high, the log-density jumps, or
-    anything else speaks against it; see docs/any_run.md.
-
-    It warns if a variable is not finite at some draws, if there are signs that the errors are not
-    to be trusted, and if these are more than a tenth of the standard deviation. See
-    docs/estimates.md.
+    The log says which variables are not corrected, as those that were changed since, or depend on
+    a black box. It warns if a variable is not finite at some draws, if there are signs that the
+    errors are not to be trusted, and if these are more than a tenth of the standard deviation. See
+    docs/estimates.md and docs/any_run.md.
 
     Examples
     --------

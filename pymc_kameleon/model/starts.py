@@ -200,16 +200,14 @@ def _with_labels_of(model, values):
     coords, dims = coords_and_dims_for_inferencedata(model)
     values = values.transpose("chain", "draw", ...)
     for dim in dims.get(values.name, ()):
-        if dim not in values.dims or dim not in coords:
-            continue  # only its length counts
-        wanted, labels = np.asarray(coords[dim]).tolist(), values.get_index(dim)
-        places = labels.get_indexer(wanted)
-        if len(wanted) != len(labels) or (places < 0).any():
-            raise ValueError(
-                f"initvals has draws of {values.name} for {dim} {labels.tolist()}, and the model "
-                f"has {wanted}: start from a result with the same labels."
-            )
-        values = values.isel({dim: places})
+        if dim in values.dims and dim in coords:  # else only its length counts
+            labels, wanted = values[dim].values.tolist(), np.asarray(coords[dim]).tolist()
+            if set(labels) != set(wanted):
+                raise ValueError(
+                    f"initvals has draws of {values.name} for {dim} {labels}, and the model has "
+                    f"{wanted}: start from a result with the same labels."
+                )
+            values = values.sel({dim: wanted})
     return values
 
 

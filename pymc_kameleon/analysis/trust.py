@@ -14,11 +14,7 @@ _log = logging.getLogger("pymc_kameleon")
 
 HIGH_RHAT, POOR_SHARE, CHAINS_APART, LONG_TAIL = 1.05, 0.3, 10.0, 0.5
 """R-hat, share of effective weights, variance between chains over that within, and Pareto k of the
-draws, beyond which errors are not to be trusted: with a larger k the variance is infinite.
-
-A larger limit of k, as the 0.7 of importance weights, would miss the worst. Of 200 independent
-draws with a Pareto tail of exponent 1.5, averages were off by more than three standard errors in
-13 % where k was from 0.5 to 0.7, and in 2 % where it was larger: then the tail had been seen."""
+draws, beyond which errors are not to be trusted: with a larger k the variance is infinite."""
 
 LARGE_ERROR = 0.5
 """Standard error, in standard deviations, from which an average is hardly known."""
@@ -31,9 +27,7 @@ ROUNDING = 1e-12
 """Standard deviation of equal draws, at most, as a share of their mean."""
 
 FEW_EVENTS = 20
-"""Independent events from which the standard error of their frequency is to be trusted. Where some
-10 were expected, that was off by more than three standard errors in 3 to 7 % of runs, and all of
-these had fewer than 20; where 30 were expected, so had 3 % of the runs, all in all."""
+"""Independent events from which the standard error of their frequency is to be trusted."""
 
 LEAST_FOR_TAILS = 100
 """Draws of all chains, at least, if tails are to be fitted."""
@@ -128,7 +122,7 @@ def warn_of(dt, names, values, r_hat, draws, apart):
     `r_hat` (q,) is that of these, or of corrected averages, whose variance between chains over that
     within them is `apart` (q,).
     """
-    reasons = []
+    reasons, k = [], pareto_k(values)
     if stuck := _longest_rejection(dt):
         reasons.append(f"a chain was stuck for {stuck} draws in a row")
     close = draws.certificate
@@ -137,25 +131,17 @@ def warn_of(dt, names, values, r_hat, draws, apart):
     for measured, limit, sign in (
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
         (apart, CHAINS_APART, "corrected averages of {} differ between chains"),
-        (
-            pareto_k(values),
-            LONG_TAIL,
-            "{} has a long tail, and maybe no variance (Pareto k {:.2f})",
-        ),
+        (k, LONG_TAIL, "{} has a long tail, and maybe no variance (Pareto k {:.2f})"),
     ):
         if (measured > limit).any():
             worst = np.nanargmax(measured)
             reasons.append(sign.format(names[worst], measured[worst]))
     if reasons:
-        limits = (
-            "The correction cannot mend chains that are stuck, or have missed a part of the "
-            "posterior. "
-        )
         _log.warning(
-            "The standard errors may be far too small: %s. %sTune and draw longer, or "
+            "The standard errors may be far too small, and no correction mends chains that are "
+            "stuck, or have missed a part of the posterior: %s. Tune and draw longer, or "
             "reparametrise.",
             "; ".join(reasons),
-            limits if draws.can_be_corrected else "",
         )
 
 

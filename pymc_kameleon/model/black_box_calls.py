@@ -58,7 +58,6 @@ class Notes:
     def __init__(self, point, known=()):
         self._here = point.tobytes()
         self._at = {self._here: known}  # point -> tuple of Note, the oldest first
-        self._newest = {}  # number -> the last Note
         self._size, self.missing = 0, []
 
     def at(self, point):
@@ -67,15 +66,8 @@ class Notes:
 
     def add(self, point, number, inputs, outputs):
         """Note a call of which these are copies."""
-        if number in self._newest:  # data that are passed each time are kept once
-            before = self._newest[number].inputs
-            pairs = zip(before, inputs, strict=True)
-            inputs = [old if _equal(old, value) else value for old, value in pairs]
-        else:
-            before = ()
-        new = [array for array in inputs if not any(array is old for old in before)]
-        size = OVERHEAD + sum(array.nbytes for array in (*new, *outputs))
-        note = self._newest[number] = Note(number, tuple(inputs), tuple(outputs), size)
+        size = OVERHEAD + sum(array.nbytes for array in (*inputs, *outputs))
+        note = Note(number, tuple(inputs), tuple(outputs), size)
         key = point.tobytes()
         others = [n for n in self._forget(key) if n.number != number or not n.took(_equal, inputs)]
         self._at[key] = (*others, note)

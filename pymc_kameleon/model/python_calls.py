@@ -9,7 +9,6 @@ import traceback
 from pathlib import Path
 
 import numpy as np
-from pytensor.compile.ops import FromFunctionOp
 from pytensor.tensor import TensorType
 
 from pymc_kameleon.model.gathering import in_turn, perform
@@ -63,7 +62,7 @@ class CheckedOp:
         looks = self._can_look(inputs)
         before = [value.tobytes() for value in inputs] if looks else None
         self._calls += 1
-        self._perform(node, inputs, storage)
+        perform(self.op, node, inputs, storage)
         for out, place in zip(node.outputs, storage, strict=True):
             declared, value = out.type, place[0]
             if not isinstance(declared, TensorType):
@@ -74,20 +73,6 @@ class CheckedOp:
         self.shapes = tuple([np.shape(place[0]) for place in storage])
         if looks and [value.tobytes() for value in inputs] != before:
             self._give_back(inputs, before, storage)
-
-    def _perform(self, node, inputs, storage):
-        try:
-            perform(self.op, node, inputs, storage)
-        except AssertionError as error:
-            *_, (file, _, name) = _lines(error)
-            code = FromFunctionOp.perform.__code__
-            if (file, name) == (code.co_filename, code.co_name):  # it does not say what it counts
-                raise WrongReturn(
-                    f"{self} returned a list or tuple of another length than that of its otypes, "
-                    f"{len(node.outputs)}. Let it return an array, such as np.asarray(..., "
-                    "dtype=...), or one for each of them."
-                ) from None
-            raise
 
     def _can_look(self, inputs):
         if self._writes or self._may_write:

@@ -50,10 +50,7 @@ def best_of(several):
 
 
 def coefficients(a, x, common):
-    """Return b (chains, q) of batch means (chains, batches, q), a chain's from all others'.
-
-    `common` (q,) is the variance of the mean of x that batches do not show.
-    """
+    """Return b (chains, q), a chain's from the means over batches (chains, batches, q) of others."""
     b, n = np.empty((len(a), a.shape[2])), a[..., 0].size
     for row in range(len(a)):
         one, difference = (
@@ -85,10 +82,7 @@ def widened_range(f):
 
 
 def means_over_moves(sums, batches):
-    """Return batch means of what there is of moves only, which a batch may have none of.
-
-    Weighted with the batches' lengths they give the mean over a chain's moves.
-    """
+    """Return batch means of what there is of moves only, which a batch may have none of."""
     n_moves, lengths = batches.n_moves, batches.lengths
     n = n_moves.sum(axis=1)[:, None, None]
     mean = sums.sum(axis=1, keepdims=True) / n
@@ -113,9 +107,9 @@ def batch_means(f, batches):
 def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
     """Return T of batch means of A and X (chains, batches, q).
 
-    Batches seldom have the rare moves that make its variance: that is at least `least` (q,). They
-    do not show the variance `common`, nor that T may be wrong by `unseen`, nor what it lacks,
-    `beyond`. The last two count up to the standard error of A, which has not seen more.
+    Its variance is at least `least` (q,), by rare moves. Batches do not show the variance `common`,
+    nor `unseen`, by which T may be wrong, and `beyond`, which it lacks, up to the standard error of
+    A.
     """
     mixed = (1 - b)[:, None] * a + b[:, None] * x
     chains = np.average(mixed, axis=1, weights=lengths)
@@ -141,10 +135,7 @@ def _halves(batches, lengths):
 
 
 def r_hat(halves, f):
-    """Return R-hat of averages over halves of chains (2 · chains, ...) of f (chains, draws, ...).
-
-    As nested R-hat does, it takes averages as they are.
-    """
+    """Return R-hat, by averages over halves of chains, of functions f (chains, draws, ...)."""
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         within = f.var(axis=1, ddof=1).mean(axis=0)
         return np.sqrt(1 + halves.var(axis=0, ddof=1) / within)

@@ -95,10 +95,7 @@ def controlled(f, kept):
 
 
 def _slopes(x, f):
-    """Return β and γ of f (chains, draws, q) on x (chains, draws, 2d): (chains, 2d, q).
-
-    Each chain's come from all others.
-    """
+    """Return β and γ (chains, 2d, q) of f on x (chains, draws, 2d), a chain's from all others."""
     scales = x.std(axis=(0, 1)) + LEAST_SD
     x = np.pad((x - x.mean(axis=(0, 1))) / scales, ((0, 0), (0, 0), (0, 1)), constant_values=1)
     transposed = x.transpose(0, 2, 1)

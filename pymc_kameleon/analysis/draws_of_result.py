@@ -49,21 +49,10 @@ is called again, to see whether it mixes draws; and quantities at whose ends it 
 class Draws:
     """The draws of a result, and its variables at other points.
 
-    Attributes
-    ----------
-    posterior : Dataset
-    moves : Moves, EmulatorMoves or None
-        By a surrogate or an emulator; None if too few.
-    known : ProcessPosterior, NOTHING or None
-        What a process of few evaluations knows of the posterior.
-    controls : Kept or None
-        Of GAM or GadMALA.
-    by_gradients : Controls or None
-        And `why_not_by_gradients`, a str.
-    approximation : str or None
-        What proposed the moves, "surrogate" or "emulator".
-    should_be_corrected : bool
-        Whether the sampler has kept something for that, be it enough or not.
+    `moves` by the surrogate or emulator that is the `approximation`, the `known` of a process, the
+    `controls` of a sampler, and those `by_gradients` are None, or correct averages of the
+    `posterior`. `should_be_corrected` tells whether a sampler has kept something for that, be it
+    enough or not.
     """
 
     def __init__(self, dt, model):
@@ -115,8 +104,7 @@ class Draws:
         self.posterior, kept = self.posterior.sel(numbers), kept.sel(numbers)
         self.should_be_corrected = True
         if group == CONTROL_VARIATES:
-            controls = kept_of(kept, learned)
-            if are_enough(controls):
+            if are_enough(controls := kept_of(kept, learned)):
                 self.controls = controls
             else:
                 _log.info(
@@ -172,11 +160,7 @@ class Draws:
         return None if self.moves is None else certificate(self.moves)
 
     def corrected(self, values, function, n_decisive=None):
-        """Return Corrected averages of values (chains, draws, q), of a function of points; or None.
-
-        Each in the way that has the smaller error: by what the sampler has kept, if the function is
-        known at other points, and by gradients.
-        """
+        """Return Corrected averages of values (chains, draws, q), each in the best way; or None."""
         found = [] if function is None else [self._corrected(values, function, n_decisive)]
         if self.by_gradients is not None:
             found.append(zero_variance(values, self.by_gradients))
@@ -271,10 +255,7 @@ def _one_chain(values):
 
 
 def _trials(arrays):
-    """Yield places of some of n draws, by arrays (1, n, ...): what mixes draws changes with them.
-
-    First all in reverse, then those at the ends of each quantity, then those in the middle of all.
-    """
+    """Yield places of some of n draws: in reverse, at the ends of each quantity, in the middle."""
     numbers = [own[0].reshape(own.shape[1], -1) for own in arrays if own.dtype.kind in "fiub"]
     columns = np.concatenate([own[:, :MOST_COLUMNS] for own in numbers], axis=1, dtype=np.float64)
     yield np.arange(len(columns))[::-1]

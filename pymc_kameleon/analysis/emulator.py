@@ -36,11 +36,10 @@ def emulator(dt, name=None):
     Returns
     -------
     SimulatorEmulator or Emulator
-        For a result of EmulatorMetropolis ``emulator(x)`` takes inputs (..., p) of the black box,
-        and returns outputs (..., q); it has ``error(x)`` and ``gradient(x)``. For a result of
-        SurrogateMetropolis it takes coordinates (..., d), unconstrained, in the order of its
-        attribute ``coordinates``, and returns log-densities (...) with the constant and the
-        Jacobian of transforms, as ``model.logp()`` does; ``error`` says how good they are.
+        Of EmulatorMetropolis ``emulator(x)`` takes inputs (..., p) of the black box, and returns
+        outputs (..., q); it has ``error(x)`` and ``gradient(x)``. Of SurrogateMetropolis it takes
+        unconstrained ``coordinates`` (..., d), and returns log-densities (...), as ``model.logp()``
+        does; ``error`` says how good they are.
 
     Raises
     ------
@@ -195,10 +194,7 @@ def _fitted(calls, x, y, drop):
 
 
 def _drops(calls, there):
-    """Return how far calls are below the best, as `learning.drops` does.
-
-    The log-density of what was taken up is not known: it is a normal about the best outputs.
-    """
+    """Return how far calls are below the best, by a normal about its outputs if logp is unknown."""
     logp, y = calls.logp[there], calls.y[there]
     known = np.isfinite(logp)
     if not known.any():

@@ -26,10 +26,7 @@ FAR = 1.75
 
 
 def corrected(f, moves, function):
-    """Return Corrected averages of f (chains, draws, q), finite, of two chains or more.
-
-    `moves` are some of each chain. `function` gives f (n, q) at points (n, d).
-    """
+    """Return Corrected averages of f (chains, draws, q); `function` gives f (n, q) at points."""
     batches, centre = batches_of(f, moves), f.mean(axis=(0, 1))
     (chains, _, q), n_stops = batches.a.shape, moves.stops.shape[1]
     low, high = widened_range(f)
@@ -58,8 +55,5 @@ def _are_far(points, seen):
 
 
 def _rejections(b, beyond, n):
-    """Return the variance of T (q,) by rare moves to beyond all draws, all rejected.
-
-    There are more stops than moves, so that they may have been where no move has been.
-    """
+    """Return the variance of T (q,) by rare moves, to stops beyond all draws, all rejected."""
     return np.sum(np.square(b / (len(b) * n)) * beyond, axis=0)

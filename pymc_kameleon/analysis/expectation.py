@@ -104,10 +104,7 @@ def expectation(dt, function, model=None):
 
 
 def _averaged(draws, values, function):
-    """Return the Expectation of q functions, R-hat, how far chains' are apart, which by a process.
-
-    By values (chains, draws, q), and by a function of points (n, d) if there is one.
-    """
+    """Return the Expectation of q functions, R-hat, how far chains are apart, and `by_process`."""
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         mcse, ess = (
             np.where(np.ptp(values, axis=(0, 1)) > 0, of(values, 0, 1, method="mean"), np.nan)

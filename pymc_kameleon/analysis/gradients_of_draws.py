@@ -67,10 +67,7 @@ def model_of_gradients(posterior, model):
 
 
 def controls_by_gradients(dt, posterior, model):
-    """Return Controls of the draws of a result `dt`, None without a model or what was kept.
-
-    NoGradients says why averages are not to be corrected by them.
-    """
+    """Return Controls of a result's draws, None without a model or what was kept."""
     kept = _kept_of(dt, posterior)
     if kept is None and (model := model_of_gradients(posterior, model)) is None:
         return None

@@ -25,8 +25,7 @@ these, as that of an angle falls, and comes back."""
 
 N_LINES, N_OUT, STRETCH, STRETCH_OF_LAST = 50, 100, 3.0, 1.5
 """Pairs of draws between which the log-density is followed; draws from which it is, outwards; how
-far that is, in distances from the mean; and how far from the last draws of a coordinate. So all but
-one in a hundred jumps at 4.5 standard deviations in any direction are met."""
+far that is, in distances from the mean; and how far from the last draws of a coordinate."""
 
 STEP, MOST_WRONG, WRONG_SHARE = 1e-3, 1e-6, 0.2
 """Length in z to both sides, in which a difference is compared with the integral of the gradient;
@@ -76,9 +75,8 @@ def why_not_by_graph(logp, value_vars):
 def why_not_by_density(density, x, logp):
     """Return why log π (n,) at draws x (n, d) does not fit its gradient nearby; else nothing.
 
-    `density` returns both at points. Lines between draws, and beyond them, are halved for as long
-    as a difference of log π is not the integral of the gradient: there is a jump, or nothing, in
-    the end.
+    `density` returns both at points. Lines between draws, and beyond them, are halved until a
+    difference of log π is the integral of the gradient, or a jump is left.
     """
     rng = np.random.default_rng(len(x))
     mean, factor = whitening(x)
@@ -176,9 +174,8 @@ def _disagreement(density, a, b, at_a, at_b):
 def limits_of_r_hat(x):
     """Return the largest R-hat (d,) of good chains of draws x (chains, draws, d).
 
-    The square of R-hat, less 1, is that of the means of m half-chains, so that for chains which
-    draw from the same density, it is m over the effective draws, times χ²/ν with ν = m − 1. These
-    draws are counted in each chain for itself, so that chains which differ do not have fewer.
+    The square of R-hat, less 1, is that of the means of m half-chains: m over the effective draws,
+    counted in each chain for itself, times χ²/ν with ν = m − 1.
     """
     m, d = 2 * len(x), x.shape[2]
     parts = x, np.abs(x - np.median(x, axis=(0, 1)))  # R-hat is that of both

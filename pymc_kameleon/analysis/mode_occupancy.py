@@ -134,7 +134,7 @@ def _chosen(posterior, var_names):
 def _matrix(posterior):
     """Return the finite coordinates that vary, (chains, draws, d), and which these are.
 
-    Whole numbers have gaps in any posterior: they are left out, unless there is nothing else.
+    Whole numbers, which have gaps in any posterior, are left out, unless there is nothing else.
     """
     draws = posterior.astype(float).transpose(*SAMPLE_DIMS, ...)
     draws = side_by_side(draws) if draws else np.empty((1, 1, 0))

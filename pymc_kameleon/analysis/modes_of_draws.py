@@ -93,10 +93,7 @@ class Groups:
         return self._separated[i, j]
 
     def _independent(self, i, j, values):
-        """Return the shares of two groups' points that count as independent.
-
-        On the line through their means, too, as the one that tells them apart was chosen from all.
-        """
+        """Return the shares of two groups' points that count as independent, on two lines."""
         means = self._moments[i][0], self._moments[j][0]
         shares = []
         for number, own in zip((i, j), values, strict=True):
@@ -124,11 +121,10 @@ def regular_covariance(points):
 
 
 def relative_density(left, right, n, shares=(1, 1), more=0):
-    """Return the density between two groups on a line, relative to the lower of theirs.
+    """Return the density between two groups (m,) on a line, relative to the lower of theirs.
 
-    `left` and `right`, the one with the larger median, are (m,); a value counts `shares`, and
-    `more` values might be between. There are n bins between the medians; some, where it is lowest,
-    are one.
+    Values of `left` and `right`, whose median is larger, count `shares`; `more` might be between.
+    Of n bins between the medians some, where it is lowest, are one.
     """
     low, high = np.median(left), np.median(right)
     width = (high - low) / n
@@ -150,10 +146,7 @@ def relative_density(left, right, n, shares=(1, 1), more=0):
 
 
 def find_modes(draws):
-    """Return the mode of each draw (chains, draws), of finite draws (chains, draws, d) that vary.
-
-    They are numbered from 0, the one with the most draws first.
-    """
+    """Return the mode of each of draws (chains, draws, d); 0 is the one with the most draws."""
     n_chains, n, d = draws.shape
     coordinates = in_local_scale(draws.reshape(-1, d)).reshape(n_chains, n, -1)
     kept = thinned(coordinates)
@@ -183,8 +176,7 @@ def local_scale(points):
 def in_local_scale(points):
     """Scale each coordinate by its width where draws are densest, and draw its tails in.
 
-    So distances between modes, and outliers, do not make the scale. Of many coordinates the
-    principal components are taken.
+    So distances between modes, and outliers, do not count. Many coordinates become few components.
     """
     low, middle, high = np.quantile(points, [0.25, 0.5, 0.75], axis=0)
     scale = local_scale(points)
@@ -210,8 +202,7 @@ def thinned(draws):
 def join_neighbours(groups):
     """Join groups between which the density does not fall, step by step.
 
-    A group may have points of two modes, which joins these. Then some projection of what is joined
-    has a gap, and its groups are cut there before they are joined again.
+    What is joined has a projection with a gap if a group had points of two modes: it is cut there.
     """
     for left in reversed(range(MOST_ROUNDS)):
         joined = DisjointSet(groups.rows)
@@ -286,10 +277,7 @@ def join_what_has_no_gap(groups):
 
 
 def distances_to_modes(coordinates, groups):
-    """Return how far each draw is from the points of each mode, squared: (chains, modes, draws).
-
-    Modes have covariance I on average in the coordinates of that.
-    """
+    """Return how far each draw is from the points of each mode, squared: (chains, modes, draws)."""
     parts = [groups.points[rows] for rows in groups.rows.values()]
     sizes = [len(points) for points in parts]
     within = np.average([regular_covariance(points) for points in parts], axis=0, weights=sizes)

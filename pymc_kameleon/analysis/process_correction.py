@@ -36,8 +36,7 @@ MOST_OUTSIDE = 0.003
 
 ATTEMPTS, GOOD_ERROR = 3, 0.2
 """Sets of paths, at most, until their averages rest on enough points, and the errors of all
-coordinates' means and standard deviations are less than this, in standard deviations: in long tails
-paths sometimes go astray."""
+coordinates' means and standard deviations are less than this, in standard deviations."""
 
 ROUNDING = 1e-12
 """Error, by the average, that rounding has where a function is the same everywhere."""

@@ -32,10 +32,7 @@ INVERSES = {"": np.asarray, "_log__": np.exp, "_logodds__": expit}
 
 
 def model_for(dt, model, coordinates):
-    """Return the model of a result: as given, as remembered, of the context, or None.
-
-    Raise a ValueError if the one that is given has other coordinates than the draws.
-    """
+    """Return the model of a result: as given, if it fits, as remembered, of the context, or None."""
     shapes = _shapes(coordinates)
     if model is not None:
         model = pm.modelcontext(model)
@@ -70,10 +67,7 @@ def _has(model, shapes):
 
 
 class Recomputed:
-    """Variables of draws, at other points.
-
-    `kept` has where the last move of each draw began and ended, in `coordinate`.
-    """
+    """Variables of draws, at other points; `kept` has where last moves began and ended."""
 
     def __init__(self, posterior, kept, model):
         coordinates = kept["coordinate"].values.tolist()
@@ -210,10 +204,7 @@ class _Coordinates:
 
 
 def _as_drawn(values, draws, dims, coords):
-    """Return the elements that draws have of values (n, ...) of a whole variable, by their labels.
-
-    `coords` are the model's. Raise a ValueError if draws have other dimensions.
-    """
+    """Return the elements that draws have of values (n, ...) of a whole variable, by labels."""
     own = [dim for dim in draws.dims if dim not in ("chain", "draw")]
     if not set(own) & set(dims) and len(own) == len(dims):  # given with idata_kwargs
         dims = own

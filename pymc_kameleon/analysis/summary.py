@@ -160,10 +160,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
 
 def _correct(table, draws, chosen, values, ci_prob, ci_kind):
-    """Put corrected numbers into the table; return per row how far chains are apart, and flags.
-
-    These are whether its mean is by a process, and by gradients.
-    """
+    """Put corrected numbers into the table; return what `_Block.write` does, of all its rows."""
     sizes = [variable[0, 0].size for variable in chosen.values()]
     names = draws.can_correct(list(chosen))
     known = np.repeat([name in names for name in chosen], sizes)

@@ -45,10 +45,9 @@ so many centres take as long as all else."""
 
 
 def corrected(f, moves, function, n_decisive=None):
-    """Return Corrected averages of f (chains, draws, q), finite, of two chains or more.
+    """Return Corrected averages of f (chains, draws, q); `function` gives f (n, q) at points.
 
-    `moves` are some of each chain, and `function` gives f (n, q) at points (n, d). The first
-    `n_decisive` functions, by default all, decide on the numbers of points and new runs.
+    The first `n_decisive` functions decide on the numbers of points and new runs; by default all.
     """
     low, high = widened_range(f)
 
@@ -148,11 +147,7 @@ class _UnderSurrogate:
 
     @property
     def unseen(self):
-        """What E_s g may be off by, (q,), as no draw has been everywhere.
-
-        What it lacks of E_s f, and what it would change by if π were as much higher than s as it
-        may be.
-        """
+        """What E_s g may be off by, (q,), as no draw has been everywhere: f − g, and a higher π."""
         mass, sums = self._lacking
         changes = sums - mass[:, None] * self.mean
         chance = changes.var(axis=0, ddof=1) / SETS
@@ -172,11 +167,7 @@ def _work(parameters):
 
 
 class _Inner:
-    """The means k* of g* over inner chains that begin where each move did.
-
-    `batches` (n,) are those of moves, `clipped` gives g and f − g at points, `centre` (q,) is c,
-    and `shape` that of batch means, (chains, batches, q).
-    """
+    """The means k* of g* over inner chains from the start of each move, by `batches` (n,)."""
 
     def __init__(self, moves, batches, clipped, centre, shape):
         self._moves, self._batches = moves, batches
@@ -235,14 +226,9 @@ class _Inner:
 
     def rejections(self, b):
         """Return the variance of T (q,) by rare moves to where nothing is known, seen or not."""
-        n = np.bincount(self._moves.row)
-        return (
-            sum(
-                (np.square(b[one.rows]) / n[one.rows, None]).sum(axis=0) * one.rejections
-                for one in self._under_s
-            )
-            / len(b) ** 2
-        )
+        squares = np.square(b) / np.bincount(self._moves.row)[:, None]
+        parts = (squares[one.rows].sum(axis=0) * one.rejections for one in self._under_s)
+        return sum(parts) / len(b) ** 2
 
     def _share(self, one, b):
         return b[one.rows].sum(axis=0) / len(b)

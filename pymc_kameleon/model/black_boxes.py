@@ -49,9 +49,8 @@ def _function_of(op):
 def code_of(op):
     """Return a fingerprint of what an Op computes by, or "", and why there is none.
 
-    Of a function that is wrapped, or of the method ``perform`` of a class, and of all that these
-    call and refer to; of installed packages the names. Of an instance its functions, and what its
-    class names in ``__props__``.
+    It is of a wrapped function, or of the method ``perform``, and of all that these call and refer
+    to; of installed packages the names. Of an instance, functions and ``__props__`` count.
     """
     function = _function_of(op)
     if function is None and _package(type(op)) in (*OWN_PACKAGES, "pymc_kameleon"):

@@ -91,8 +91,7 @@ def black_box_ops_silent():
 def _inner(function, *more):
     """Return where PyTensor's machine code is, and what calls it, for arguments of these types.
 
-    Its disk cache holds this code. Linked into ours, it would be compiled again for each step. What
-    it caches takes ``*arguments``.
+    Linked into ours it would be compiled again for each step. What it caches takes ``*arguments``.
     """
     if not in_numba(function):
         return 0, lambda address, arguments: [np.asarray(part) for part in function(*arguments)]

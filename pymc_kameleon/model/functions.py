@@ -126,13 +126,7 @@ class ModelFunctions:
     All value variables are raveled into one vector, discrete ones included; all shared variables
     (``pm.Data``) into another. So the compiled functions have the same type for every model, and
     new data need no new compilation. Another step for an unchanged model takes them over.
-
-    Parameters
-    ----------
-    value_vars : list
-        All value variables, in the order of the vector; `initial_point` gives their `shapes`.
-    results : list of pytensor variables
-        What is computed from them, by `functions`, a list of Compiled.
+    `functions`, a list of Compiled, compute `results`.
     """
 
     what: ClassVar[str]
@@ -194,10 +188,9 @@ class ModelFunctions:
         self._shapes = np.array([n for value in values for n in value.shape], np.int64)
 
     def _compile_once(self, model, depends_on, make_graphs, compile_kwargs):
-        """Set `functions`: those of an earlier step if the model has not changed since.
+        """Set `functions`: those of an earlier step if what they depend on has not changed since.
 
-        They depend on the results, and on `depends_on`. `make_graphs` returns (further inputs,
-        outputs, entry_for) of each.
+        `make_graphs` returns (further inputs, outputs, entry_for) of each.
         """
         depends_on = (type(self), self.value_vars, self.shapes, depends_on, _surroundings())
         depends_on += (dict(compile_kwargs), _constants(self.results))
@@ -281,8 +274,6 @@ class ModelLogp(ModelFunctions):
 
     Parameters
     ----------
-    model, own, initial_point, compile_kwargs
-        As of a step.
     region : (2, d) float64
         Where the step's own variables may be; elsewhere the log-density is -inf.
     derivatives : int
@@ -298,8 +289,6 @@ class ModelLogp(ModelFunctions):
         Generator of the chain, for the seed of an estimate; without one, the seed stays as it is.
     gradient : (d,) or (0,) float64
         By the step's own variables, where it was evaluated last.
-    watch, rule : Watch, Rule
-        What the chain has seen of it, if it calls Python, and what is done about failures.
     failure : str
         What the last evaluation has done, if it was rejected for that.
     """
@@ -441,21 +430,10 @@ class ModelLogp(ModelFunctions):
 class ModelOutputs(ModelFunctions):
     """What is kept of each draw: free variables on their natural scale, and deterministics.
 
-    Parameters
-    ----------
-    names : list of str
-        Names of some of the model's ``unobserved_value_vars``.
-    known : tuple of Note, optional
-        What black boxes have returned at the initial point.
-
-    Attributes
-    ----------
-    recalls : bool
-        Whether it depends on black boxes, of whose calls notes should be taken.
-    own_calls : dict
-        Black boxes that it has to call for each draw, with the names of what it is for.
-    looped : list of str
-        Black boxes in loops of PyTensor, of whose calls no notes are taken.
+    `names` are some of the model's ``unobserved_value_vars``, and `known` Notes of the initial
+    point. It `recalls` if it depends on black boxes, of whose calls notes should be taken.
+    `own_calls` are those that it has to make for each draw, and `looped` black boxes in loops,
+    which are not noted.
     """
 
     what, kind_of_box = "What is kept of each draw", Recalled

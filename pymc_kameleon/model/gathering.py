@@ -87,13 +87,19 @@ class Turns:
         """Whether it is the turn of this thread's task."""
         return self._holder == threading.get_ident()
 
-    def call(self, op, inputs):
-        """Return the outputs of a black box, which others may call meanwhile."""
+    @contextmanager
+    def left(self):
+        """Leave the turn to others meanwhile."""
         self.leave()
         try:
-            return op.compute(inputs)
+            yield
         finally:
             self.take()
+
+    def call(self, op, inputs):
+        """Return the outputs of a black box, which others may call meanwhile."""
+        with self.left():
+            return op.compute(inputs)
 
     def run(self, function, timeout, arguments):
         """Return what a function returns."""
@@ -120,11 +126,8 @@ class Gathering(Turns):
         if op not in self.ops:
             return op.compute(inputs)
         call = _Call(op, inputs)
-        self.leave()
-        try:
+        with self.left():
             self._make(call)
-        finally:
-            self.take()
         if isinstance(call.outcome, BaseException):
             raise call.outcome
         return call.outcome
@@ -149,10 +152,7 @@ class Gathering(Turns):
 
     @contextmanager
     def of(self, n):
-        """Let calls be made as soon as there are n: as many as there are tasks that have not ended.
-
-        Only while the run waits for these: else it may be about to begin others.
-        """
+        """Let calls be made as soon as there are n, which is how many tasks the run waits for."""
         self._want(n)
         try:
             yield
@@ -196,11 +196,8 @@ def out_of_turn(machine_code):
         turns = gathering.get()
         if turns is None:
             return machine_code(*arguments)
-        turns.leave()
-        try:
+        with turns.left():
             return machine_code(*arguments)
-        finally:
-            turns.take()
 
     return run
 

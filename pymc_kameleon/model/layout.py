@@ -14,18 +14,8 @@ class Layout:
     """Which number is which, for a step that moves some variables of a model, its `own`.
 
     A chain's point has all value variables, raveled in the model's order. The step has an order of
-    its own: first the variables that it moves, whose numbers are its coordinates, then the others.
-
-    Attributes
-    ----------
-    shapes : dict
-        Shapes of the step's own variables, by name.
-    d : int
-        Number of coordinates.
-    covers_all : bool
-        Whether the step moves all variables of the model.
-    places : (n,) int64
-        Where the numbers, in the step's order, are in the chain's point.
+    its own: first the variables that it moves, with these `shapes`, whose d numbers are its
+    coordinates, then the others; `places` tells where these numbers are in the chain's point.
     """
 
     def __init__(self, model, own, initial_point):
@@ -78,10 +68,7 @@ class Layout:
         return [name for variable in self.shapes.items() for name in elements(*variable)]
 
     def region_array(self, region):
-        """Return least and largest value of each coordinate, (2, d), by a user's `region`.
-
-        Raise a ValueError for other names, impossible shapes, or unless low < high everywhere.
-        """
+        """Return least and largest value of each coordinate, (2, d), by a user's `region`."""
         if not isinstance(region, dict):
             raise ValueError(f"region must be a dict of names and (low, high), not {region!r}.")
         unknown = [name for name in region if name not in self.shapes]
@@ -118,10 +105,7 @@ def split_name(element):
 
 
 def own_variables(sampler, vars, model):
-    """Return the value variables that a step moves: the user's `vars`, or all continuous ones.
-
-    Raise a ValueError if there are none, or some are unknown, discrete, or named twice.
-    """
+    """Return the value variables that a step moves: the user's `vars`, or all continuous ones."""
     if vars is None:
         own = list(model.continuous_value_vars)
         if not own:

@@ -43,8 +43,8 @@ REPEATABLE = 1e-6
 def noise_seed(model=None):
     """Return the seed of an estimated likelihood, an integer that becomes part of the model.
 
-    Samplers with ``pseudo_marginal=True`` draw it anew, between 0 and 2**53, before each
-    evaluation, so an estimator has to draw all its random numbers from it.
+    Samplers with ``pseudo_marginal=True`` draw it before each evaluation, so an estimator has to
+    draw all its random numbers from it.
 
     Parameters
     ----------
@@ -54,9 +54,8 @@ def noise_seed(model=None):
     Returns
     -------
     pytensor variable
-        A scalar int64, in the model as "noise_seed"; ``np.random.default_rng(int(seed))`` takes it
-        in an `Op`. It is one for all estimates of a model: two of them are independent if they take
-        it as ``default_rng([int(seed), 0])`` and ``[int(seed), 1]``.
+        A scalar int64, in the model as "noise_seed", one for all its estimates: two of them are
+        independent if they take it as ``default_rng([int(seed), 0])`` and ``[int(seed), 1]``.
 
     Raises
     ------

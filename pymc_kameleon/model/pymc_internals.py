@@ -142,10 +142,7 @@ class Problems(str):
 
 
 class OncePerRun(logging.Filter):
-    """Drops what another chain of the same run of ``pm.sample`` has warned of already.
-
-    A run is there as long as its bar, which alone holds what a step made to update it.
-    """
+    """Drops what another chain of the same run, as long as its bar is there, has warned of."""
 
     def __init__(self):
         super().__init__()

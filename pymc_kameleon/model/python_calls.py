@@ -129,10 +129,7 @@ def _in_words(declared):
 
 
 def advice(error, ops):
-    """Return what helps against an exception of a likelihood that Python is called for.
-
-    It goes on with a sentence that says where it was. `ops` are the CheckedOps of the model.
-    """
+    """Return what helps against an exception of a likelihood, after a sentence that says where."""
     if not isinstance(error, Exception) or isinstance(error, WrongReturn | NotHere):
         return ""
     if isinstance(error, MemoryError):

@@ -60,10 +60,7 @@ class Tape(NamedTuple):
 
 
 class SimulatorLogp(ModelLogp):
-    """A ModelLogp whose `gradient` (Q,) is what the black boxes returned where it was evaluated.
-
-    NotEmulated is raised if the model has no black boxes that can be emulated.
-    """
+    """A ModelLogp whose `gradient` (Q,) is what black boxes returned where it was evaluated."""
 
     def __init__(self, model, own, initial_point, compile_kwargs, region):
         logp = model.logp()

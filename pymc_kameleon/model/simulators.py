@@ -1,16 +1,14 @@
 """Black boxes cut out of a model's log-density, so that an emulator can take their place.
 
-A model has ``mu = simulator(theta)`` in its likelihood. Between the parameters and the simulator,
-and between its outputs and the log-density, everything is known, with its gradient. So the graph
-is cut at the simulator's inputs and outputs.
+Between the parameters and a simulator, and between its outputs and the log-density, everything is
+known, with its gradient. So the graph is cut at the simulator's inputs and outputs.
 
 Symbols: z all value variables raveled, x (P,) the inputs of all calls of black boxes that depend on
-z, y (Q,) their outputs. The cut gives x(z, y), as a black box may feed another one, and
-log π(z, y), which is the model's log-density where y is what the black boxes return.
+z, y (Q,) their outputs. The cut gives x(z, y), as a black box may feed another one, and log π(z,
+y), which is the model's log-density where y is what the black boxes return.
 
-A *box* is a black box with certain constants: numbers, data, and integers that do not depend on z.
-It may be applied several times, and each *application* takes the next p numbers of x and the next q
-of y. What ``pt.vectorize`` has made of a black box has an application for each of its rows.
+A *box* is a black box with certain constants, which do not depend on z. Each *application* of it
+takes the next p numbers of x and the next q of y; ``pt.vectorize`` makes one for each row.
 """
 
 from typing import NamedTuple
@@ -75,10 +73,7 @@ class Cut(NamedTuple):
 
 
 def simulators_of(model, own, initial_point):
-    """Return the Simulators of a model for a step's `own` value variables, or raise NotEmulated.
-
-    Black boxes are called at the initial point, or near it.
-    """
+    """Return the Simulators of a model, called near its initial point, or raise NotEmulated."""
     return cut_of(model, model.logp(), own, initial_point).simulators
 
 
@@ -180,10 +175,7 @@ def _table(calls, start):
 
 
 class _Start:
-    """Values of calls at the initial point, where black boxes are called once, or near it.
-
-    `values` are those of all inputs, and of used outputs; `n_trials` counts calls.
-    """
+    """Values of calls at the initial point or near it, after `n_trials` calls of black boxes."""
 
     def __init__(self, model, calls, point):
         self.point, self._model, self.n_trials = point, model, 0

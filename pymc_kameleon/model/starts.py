@@ -36,8 +36,7 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
     """Draw dispersed starting points, one for each chain.
 
     With a step of your own, ``pm.sample`` starts all chains at the same point. Steps of this
-    package jump away from it while they tune; other steps do not. If no chain then explores a
-    mode, or a slow direction, R-hat cannot see that.
+    package jump away from it while they tune; of others R-hat cannot see what no chain explores.
 
     Parameters
     ----------
@@ -118,7 +117,7 @@ def starts_from_prior(model):
 
 
 def finite_point(draw, logp, rng, how, model, failures=()):
-    """Draw a point on the unconstrained scale at which the log-density is finite.
+    """Draw an unconstrained point at which the log-density is finite.
 
     `how` is a key of `POINTS`; `logp` adds what it did where it was rejected to `failures`.
     """
@@ -158,10 +157,7 @@ def terms_that_are_not_finite(model, point):
 
 
 def starts_from_draws(posterior, model, chains):
-    """Return starts, dicts, from a Dataset of draws: the last ones, or some that are far apart.
-
-    Raise a ValueError for variables that are not there, or have other labels.
-    """
+    """Return starts, dicts, from a Dataset of draws: the last ones, or some that are far apart."""
     names = {rv.name: (rv.name, model.rvs_to_values[rv].name) for rv in model.free_RVs}
     found = {
         name: next((own for own in both if own in posterior), None) for name, both in names.items()

@@ -174,11 +174,7 @@ def with_labels(data, coords):
 
 
 def learned_by(dt, what, step, var_names, coords):
-    """Return the Dataset of what one step has learned, without the step in its names.
-
-    It has to have the variable `what`, of coordinates. `step` is what its names begin with, if
-    several have learned that.
-    """
+    """Return the Dataset of what one step, which has learned `what`, knows, without its name."""
     if LEARNED_GROUP not in dt.children:
         raise ValueError(
             "There is no group 'learned', which tells what tuning decided. Only pk.sample keeps "

@@ -37,10 +37,6 @@ def plot_modes(
 ):
     """Plot the modes of ``pk.mode_occupancy``: centres, weights, occupancy and jumps.
 
-    On the left is the mean of each variable in each mode. In the middle is the share of the draws
-    that a mode has, by chain and of all. On the right is the mode of each draw, with how often a
-    chain jumped.
-
     Parameters
     ----------
     dt : DataTree or path

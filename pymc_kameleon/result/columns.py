@@ -18,11 +18,7 @@ RENAMED = {"model_logp": "lp"}
 
 
 class Columns:
-    """What is kept of each draw, and how it is called: `groups` of names with (shape, dtype).
-
-    Statistics are always kept while tuning, outputs if `keeps_warmup`. A statistic of several steps
-    has one more dimension, as in PyMC.
-    """
+    """What is kept of each draw, and how it is called: `groups` of names with (shape, dtype)."""
 
     def __init__(self, outputs, steps, keeps_warmup, coords, dims):
         self._outputs, self._steps, self.coords, self.dims = outputs, steps, coords, dims

@@ -59,7 +59,7 @@ def evaluations_in(tree):
 def load(path):
     """Read the result of a run from the file or the store that it was written to.
 
-    That takes a moment: nothing is compiled, and no model is needed.
+    Nothing is compiled, and no model is needed.
 
     Parameters
     ----------
@@ -70,9 +70,8 @@ def load(path):
     Returns
     -------
     DataTree
-        As `pk.sample` returned it, but for the states of the chains, if it was a store:
-        ``pk.resume("run.zarr")`` goes on with these. A file is read whole, and closed. A
-        store is read where draws are needed, so that it has to stay.
+        As `pk.sample` returned it, but for the states of the chains, if it was a store. A file is
+        read whole, and closed. A store is read where draws are needed, so that it has to stay.
 
     Raises
     ------

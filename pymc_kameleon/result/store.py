@@ -163,10 +163,7 @@ class Batch(NamedTuple):
 
 
 class Store:
-    """The draws of all chains, in a Zarr store; those that are not written yet, in memory.
-
-    `lock` is that of the store, which this run holds.
-    """
+    """The draws of all chains, in a locked Zarr store; what is not written yet, in memory."""
 
     def __init__(self, path, lock, steps, columns, numbers):
         self.path, self._lock, self._steps = Path(path), lock, steps

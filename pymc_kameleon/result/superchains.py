@@ -34,10 +34,7 @@ def superchains(n):
 
 
 def superchains_of(posterior):
-    """Return those of the chains of a Dataset of draws, (chains,) int64.
-
-    None if it has none, or if they are so few that nested R-hat tells less than R-hat.
-    """
+    """Return those of the chains of draws, (chains,) int64, None if none or too few for R-hat."""
     numbers = np.array(json.loads(posterior.attrs.get(ATTRIBUTE, "[]")), np.int64)
     are_known = len(numbers) == posterior.sizes["chain"]
     return numbers if are_known and np.sum(np.bincount(numbers) > 1) >= LEAST else None
@@ -67,10 +64,9 @@ def nested_r_hat(values, numbers):
 def are_high(r_hat, nested, numbers, n_draws):
     """Return which R-hats (q,), or nested ones (q,), are higher than those of few good draws.
 
-    Of chains that draw from the posterior, so that CORRELATION draws tell as much as an independent
-    one, R-hat of halves of m draws is about √(1 + (CORRELATION − 1)/m). The square of nested R-hat,
-    less 1, is CORRELATION over the draws of a superchain, times χ²/ν of ν degrees of freedom, by
-    one less than there are superchains.
+    If CORRELATION draws tell as much as an independent one, R-hat of halves of m draws is about √(1
+    + (CORRELATION − 1)/m). The square of nested R-hat, less 1, is CORRELATION over the draws of a
+    superchain, times χ²/ν, with ν one less than there are superchains.
     """
     counts = np.bincount(numbers)
     several = counts[counts > 1]

@@ -30,10 +30,7 @@ PACKAGES = ("pymc", "pytensor", "numba", "numpy")  # whose versions a result rec
 
 
 def data_tree(job, all_chains, chains, length, record, plan, seconds):
-    """Return the result of a run, of `length` draws of `chains`; `all_chains` can go on.
-
-    `plan` is what the run was told; `seconds` is what sampling took, in earlier runs too.
-    """
+    """Return the result of a run, of `length` draws of `chains`; `all_chains` can be resumed."""
     rows, numbers = [chain.row for chain in chains], [chain.number for chain in chains]
     attributes = attributes_of(job.steps) | {
         "sampling_time": seconds,

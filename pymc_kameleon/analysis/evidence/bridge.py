@@ -39,9 +39,10 @@ class Bridge(NamedTuple):
 
 
 def bridge(at_p, at_g, control):
-    """Return the Bridge to p from g, by log f/g at draws of p (chains, draws), and of g (n,).
+    """Return the Bridge to p from g.
 
-    `control` (n,) has the mean 0 under g.
+    `at_p` (chains, draws) and `at_g` (n,) are log f/g at their draws; `control` (n,) has the mean 0
+    under g.
     """
     ess, n, b = float(at_p.size), len(at_g), 0.0
     if not np.isfinite(at_g).any():
@@ -62,10 +63,7 @@ def bridge(at_p, at_g, control):
 
 
 def contradiction(at_p, at_g):
-    """Return by how much log Z differs between unequal shares of draws, and the error of that.
-
-    It does not depend on shares, unless the draws are not those of p.
-    """
+    """Return by how much log Z differs between unequal shares of draws, and the error of that."""
     if not np.isfinite(at_g).any():
         return 0.0, 1.0
     log_z, of_p, of_g = [], [], []
@@ -98,10 +96,8 @@ def _solved(at_p, at_g, share, known):
         of_p, of_g = _terms(at_p - log_z, at_g - log_z, share)
         return np.log(of_p.mean()) - np.log(max((of_g - known).mean(), 1e-300))
 
-    low, high = (
-        -logsumexp(-at_p.ravel()) + np.log(at_p.size),
-        logsumexp(at_g) - np.log(len(at_g)),
-    )
+    low = -logsumexp(-at_p.ravel()) + np.log(at_p.size)
+    high = logsumexp(at_g) - np.log(len(at_g))
     low, high = min(low, high) - 1, max(low, high) + 1
     while difference(low) > 0:
         low -= high - low

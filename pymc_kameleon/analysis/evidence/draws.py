@@ -48,22 +48,10 @@ OF_SIZE, ROUNDING = 1e-6, 1e-6
 class EvidenceDraws:
     """Draws of a result, for the evidence of its model.
 
-    Attributes
-    ----------
-    variables : list of value variables
-        All of the model, in the order in which the step had them.
-    x : (chains, draws, d) float64
-        They, raveled; angles within one `turn` (2, d), which is infinite for other coordinates.
-    logp : (chains, draws) float64 or None
-        Log-densities there, as the sampler has found them.
-    surrogates : list of Parameters or None
-        Of each chain of SurrogateMetropolis, as tuning has left them.
-    is_expensive : bool
-        Whether the sampler was one for expensive log-densities.
-    noise : float or None
-        Variance of the log-density where it is only estimated, as chains have measured it.
-    restricted : dict
-        Where steps were restricted to, by their `region`, by value variable.
+    `x` (chains, draws, d) has the `variables` in the order of the step, with angles within one
+    `turn` (2, d); `logp` the log-densities there, as the sampler has found them, or None;
+    `surrogates` the Parameters of each chain, or None; `noise` the variance of an estimated
+    log-density; `restricted` where steps were restricted to, by value variable.
     """
 
     def __init__(self, dt, model):
@@ -126,10 +114,8 @@ class EvidenceDraws:
     def thin(self, most):
         """Keep at most so many draws, evenly spaced, or a few more."""
         step = -(-self.x.shape[0] * self.x.shape[1] // most)
-        self.x, self.posterior = (
-            self.x[:, ::step],
-            self.posterior.isel(draw=slice(None, None, step)),
-        )
+        self.x = self.x[:, ::step]
+        self.posterior = self.posterior.isel(draw=slice(None, None, step))
         self.logp = None if self.logp is None else self.logp[:, ::step]
 
     def check(self, at, logp):

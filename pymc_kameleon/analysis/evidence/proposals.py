@@ -58,12 +58,11 @@ MOST_DROP = 15, 3
 
 
 class Component:
-    """A normalised surrogate with some of a cover, which is a density that is known.
+    """A normalised surrogate, in `parameters`, with some of a cover, a density that is known.
 
-    `parameters` have the surrogate, and `cover` what it may take for less than it is, in the
-    coordinates of `warp`, as `draws` (m, d), not those that are bridged, and the points `u` (n, d)
-    with log-densities `f` that it was fitted to. The `share` of the cover grows with its overlap by
-    default.
+    In the coordinates of `warp` are the `draws` (m, d), not those that are bridged, and the points
+    `u` (n, d), with log-densities `f`, that it was fitted to. The `share` of the cover grows with
+    its overlap by default.
     """
 
     def __init__(self, warp, parameters, cover, draws, u, f, rng, share=None):

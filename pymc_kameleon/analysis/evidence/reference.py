@@ -59,11 +59,6 @@ class Reference:
         return x.reshape(SETS, -1, u.shape[-1])
 
 
-def t_density(mean, factor, nu, rng):
-    """Return the Reference that is one t density."""
-    return Reference(mean[None], factor[None], nu, rng)
-
-
 def reference_of(mean, factor, nu, draws, rng):
     """Return the Reference of a t density, and of what draws (n, d) tell in groups."""
     some = evenly(draws, MOST_GROUPED)

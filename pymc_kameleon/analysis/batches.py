@@ -50,7 +50,7 @@ def best_of(several):
 
 
 def coefficients(a, x, common):
-    """Return b (chains, q), a chain's from the means over batches (chains, batches, q) of others."""
+    """Return b (chains, q), a chain's from the means (chains, batches, q) over others' batches."""
     b, n = np.empty((len(a), a.shape[2])), a[..., 0].size
     for row in range(len(a)):
         one, difference = (

@@ -32,7 +32,7 @@ INVERSES = {"": np.asarray, "_log__": np.exp, "_logodds__": expit}
 
 
 def model_for(dt, model, coordinates):
-    """Return the model of a result: as given, if it fits, as remembered, of the context, or None."""
+    """Return the model of a result: as given, as remembered, of the context, or None."""
     shapes = _shapes(coordinates)
     if model is not None:
         model = pm.modelcontext(model)

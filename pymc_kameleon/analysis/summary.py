@@ -160,7 +160,10 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
 
 def _correct(table, draws, chosen, values, ci_prob, ci_kind):
-    """Put corrected numbers into the table; return what `_Block.write` does, of all its rows."""
+    """Put corrected numbers into the table; return how far chains are apart, by row.
+
+    And which means are by a process, and which by gradients.
+    """
     sizes = [variable[0, 0].size for variable in chosen.values()]
     names = draws.can_correct(list(chosen))
     known = np.repeat([name in names for name in chosen], sizes)

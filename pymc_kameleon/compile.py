@@ -50,7 +50,7 @@ def main(arguments=None):
 
 
 def seconds_to_compile(name):
-    """Compile the transitions of a sampler, and what else it needs, or load it; return the time."""
+    """Compile the transitions of a sampler, or load them; return the time."""
     sampler = BY_NAME[name]
     with pm.Model() as model:
         x = pm.Normal("x", shape=2)

@@ -1,18 +1,7 @@
 """Does a step keep what PyMC and its users rely on? Checks that any step passes or fails.
 
-For authors of steps, ours or others::
-
-    from pymc_kameleon.testing import check_step
-
-    check_step(MyStep)
-
-``checks`` has them one by one, for pytest::
-
-    @pytest.mark.parametrize("check", pymc_kameleon.testing.checks, ids=str)
-    def test_my_step(check):
-        check(MyStep)
-
-They look at how a step behaves in PyMC, not at whether its draws come from the posterior.
+For authors of steps, ours or others: ``check_step(MyStep)``, or one of ``checks`` at a time. They
+look at how a step behaves in PyMC, not at whether its draws come from the posterior.
 """
 
 import multiprocessing
@@ -148,11 +137,7 @@ def _expect_fixed(history):
 
 
 class Check:
-    """A check; it is called as `check_step` is.
-
-    It raises what goes wrong, AssertionError where something is not as expected; and
-    `unittest.SkipTest`, which pytest knows, where it cannot be run.
-    """
+    """A check, called as `check_step` is; it raises what goes wrong, or `unittest.SkipTest`."""
 
     def __init__(self, function):
         self._function, self.__doc__ = function, function.__doc__

@@ -1,10 +1,6 @@
 """The best weight of a control variate, from means over batches of each chain; and R-hat.
 
-Sources: for the weight, as in surrogate_correction.py. For R-hat, Margossian et al., "Nested R-hat:
-assessing the convergence of Markov chain Monte Carlo when running many short chains", Bayesian
-Analysis (2024).
-
-Symbols: as in surrogate_correction.py.
+Source and symbols: as in surrogate_correction.py.
 """
 
 from typing import NamedTuple
@@ -13,7 +9,6 @@ import numpy as np
 
 LEAST_BATCHES, MOST_BATCHES, MOVES_PER_BATCH = 2, 10, 2
 """Batches of each chain; moves of a batch, on average, in the chain with the fewest."""
-
 
 RANGE_FACTOR = 1.3
 """What is outside the range of f over the draws, times this, is beyond all that is known."""
@@ -55,10 +50,7 @@ def best_of(several):
 
 
 def coefficients(a, x, common):
-    """Return b (chains, q) of batch means (chains, batches, q), a chain's from all others'.
-
-    `common` (q,) is the variance of the mean of x that batches do not show.
-    """
+    """Return b (chains, q), a chain's from the means (chains, batches, q) over others' batches."""
     b, n = np.empty((len(a), a.shape[2])), a[..., 0].size
     for row in range(len(a)):
         one, difference = (
@@ -90,10 +82,7 @@ def widened_range(f):
 
 
 def means_over_moves(sums, batches):
-    """Return batch means of what there is of moves only, which a batch may have none of.
-
-    Weighted with the batches' lengths they give the mean over a chain's moves.
-    """
+    """Return batch means of what there is of moves only, which a batch may have none of."""
     n_moves, lengths = batches.n_moves, batches.lengths
     n = n_moves.sum(axis=1)[:, None, None]
     mean = sums.sum(axis=1, keepdims=True) / n
@@ -118,10 +107,9 @@ def batch_means(f, batches):
 def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
     """Return T of batch means of A and X (chains, batches, q).
 
-    Its variance by batches is at least `least` (q,), of which they seldom have the rare moves that
-    make it. They do not show the variance `common` (q,), nor that T may be wrong by `unseen` (q,),
-    which counts up to the standard error of A: that has not seen more; and T lacks `beyond` (q,),
-    which is added, up to the same.
+    Its variance is at least `least` (q,), by rare moves. Batches do not show the variance `common`,
+    nor `unseen`, by which T may be wrong, and `beyond`, which it lacks, up to the standard error of
+    A.
     """
     mixed = (1 - b)[:, None] * a + b[:, None] * x
     chains = np.average(mixed, axis=1, weights=lengths)
@@ -140,28 +128,17 @@ def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
 
 def _halves(batches, lengths):
     """Return the means of halves of chains (2 · chains, q), by batch means."""
-    middle = len(lengths) // 2
-    first, second = slice(middle), slice(middle, None)
+    parts = np.array_split(np.arange(len(lengths)), [len(lengths) // 2])
     return np.concatenate(
-        [np.average(batches[:, own], axis=1, weights=lengths[own]) for own in (first, second)]
+        [np.average(batches[:, own], axis=1, weights=lengths[own]) for own in parts]
     )
 
 
 def r_hat(halves, f):
-    """Return R-hat of averages over halves of chains, (2 · chains, ...).
-
-    These are of functions f, with values (chains, draws, ...) at the draws. As nested R-hat does,
-    it takes averages as they are; such as are worth n independent draws give some √(1 + 1/n).
-    """
+    """Return R-hat, by averages over halves of chains, of functions f (chains, draws, ...)."""
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         within = f.var(axis=1, ddof=1).mean(axis=0)
         return np.sqrt(1 + halves.var(axis=0, ddof=1) / within)
-
-
-def r_hat_of(ess):
-    """Return R-hat of averages that are worth so many draws, as those of other runs would be."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.sqrt(1 + 1 / ess)
 
 
 def _variances(batches, chains):

@@ -1,18 +1,11 @@
 """Averages over draws, corrected by the control variates that a sampler has kept of them.
 
-Sources: Alexopoulos, Dellaportas & Titsias, "Variance reduction for Metropolis-Hastings samplers",
-Statistics and Computing 33 (2023), for the controls; control_variates/tally.py computes them.
+docs/estimates_methods.md has the formulas, and control_variates/tally.py computes the controls.
+Symbols: f a function of the state; u the position, from a centre that all chains share; β and γ
+from a regression of f on u and u² at the draws; c five controls of mean 0; T = mean of f − θ c.
 
-Symbols: f a function of the state; u the position, from a centre that all chains share; and of each
-draw five sequences of mean 0: the controls of u, u² and r² over its transitions, and u and u² at
-the draw less their means over its transitions, which thinning has left out. In all, c:
-
-    T = mean of f − θ c
-
-A regression of f on u and u² at the draws, f ≈ β·u + γ·u², makes five controls of the many: β·u and
-so on. Another one, of means of successive draws, gives θ. Each chain's β, γ and θ come from all
-other chains, so that they do not depend on what they multiply, and the chain is a fair judge of
-whether they are of use.
+Source: Alexopoulos, Dellaportas & Titsias, "Variance reduction for Metropolis-Hastings samplers",
+Statistics and Computing 33 (2023).
 """
 
 from typing import NamedTuple
@@ -82,19 +75,7 @@ def are_enough(kept):
 
 
 def controlled(f, kept):
-    """Average functions over the posterior.
-
-    Parameters
-    ----------
-    f : (chains, draws, q) float64
-        The functions at the draws, finite.
-    kept : Kept
-        Of the same draws.
-
-    Returns
-    -------
-    Corrected
-    """
+    """Return Corrected averages of f (chains, draws, q), finite, by what was kept of the draws."""
     draws = f.shape[1]
     short, long = np.arange(draws) // BLOCK_SIZE, np.arange(draws) * MOST_BATCHES // draws
     lengths = np.bincount(long)
@@ -114,10 +95,7 @@ def controlled(f, kept):
 
 
 def _slopes(x, f):
-    """Return β and γ of functions f (chains, draws, q) on features x (chains, draws, 2d).
-
-    They are (chains, 2d, q), each chain's from all others.
-    """
+    """Return β and γ (chains, 2d, q) of f on x (chains, draws, 2d), a chain's from all others."""
     scales = x.std(axis=(0, 1)) + LEAST_SD
     x = np.pad((x - x.mean(axis=(0, 1))) / scales, ((0, 0), (0, 0), (0, 1)), constant_values=1)
     transposed = x.transpose(0, 2, 1)

@@ -1,6 +1,8 @@
 """The draws and statistics of a result, as averages and tables need them."""
 
 import logging
+from collections import UserDict
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -47,28 +49,10 @@ is called again, to see whether it mixes draws; and quantities at whose ends it 
 class Draws:
     """The draws of a result, and its variables at other points.
 
-    Parameters
-    ----------
-    dt : DataTree
-    model : pm.Model or None
-
-    Attributes
-    ----------
-    posterior : Dataset
-    moves : Moves, EmulatorMoves or None
-        Those by a surrogate, or an emulator, None if there are too few to correct anything.
-    known : ProcessPosterior, NOTHING or None
-        What a process of few evaluations knows of the posterior, None without it.
-    controls : Kept or None
-        What GAM or GadMALA has kept for that, likewise.
-    by_gradients : Controls or None
-        What gradients of the log-density at the draws make of them.
-    why_not_by_gradients : str
-        Why there are none, although they were asked for.
-    approximation : str or None
-        What proposed those moves, "surrogate" or "emulator".
-    should_be_corrected : bool
-        Whether the sampler has kept something for that, be it enough or not.
+    `moves` by the surrogate or emulator that is the `approximation`, the `known` of a process, the
+    `controls` of a sampler, and those `by_gradients` are None, or correct averages of the
+    `posterior`. `should_be_corrected` tells whether a sampler has kept something for that, be it
+    enough or not.
     """
 
     def __init__(self, dt, model):
@@ -120,8 +104,7 @@ class Draws:
         self.posterior, kept = self.posterior.sel(numbers), kept.sel(numbers)
         self.should_be_corrected = True
         if group == CONTROL_VARIATES:
-            controls = kept_of(kept, learned)
-            if are_enough(controls):
+            if are_enough(controls := kept_of(kept, learned)):
                 self.controls = controls
             else:
                 _log.info(
@@ -177,12 +160,7 @@ class Draws:
         return None if self.moves is None else certificate(self.moves)
 
     def corrected(self, values, function, n_decisive=None):
-        """Return Corrected averages of values (chains, draws, q), of a function of points.
-
-        Each in the way that has the smaller error: by what the sampler has kept, if the function
-        is known at other points, and by gradients. None if it can be done in no way; what failed is
-        told.
-        """
+        """Return Corrected averages of values (chains, draws, q), each in the best way; or None."""
         found = [] if function is None else [self._corrected(values, function, n_decisive)]
         if self.by_gradients is not None:
             found.append(zero_variance(values, self.by_gradients))
@@ -221,10 +199,7 @@ class Draws:
         return values if np.isfinite(values).all() else None
 
     def can_correct(self, names):
-        """Return of which of these variables averages can be corrected by what the sampler kept.
-
-        Say why of others not.
-        """
+        """Return which variables what the sampler kept can correct; log why others cannot be."""
         if not self._has_kept:
             return []
         reasons = self._recomputed.why_not(names) if self._can_recompute else {}
@@ -280,10 +255,7 @@ def _one_chain(values):
 
 
 def _trials(arrays):
-    """Yield places of some of n draws, by arrays (1, n, ...): what mixes draws changes with them.
-
-    First all in reverse, then those at the ends of each quantity, then those in the middle of all.
-    """
+    """Yield places of some of n draws: in reverse, at the ends of each quantity, in the middle."""
     numbers = [own[0].reshape(own.shape[1], -1) for own in arrays if own.dtype.kind in "fiub"]
     columns = np.concatenate([own[:, :MOST_COLUMNS] for own in numbers], axis=1, dtype=np.float64)
     yield np.arange(len(columns))[::-1]
@@ -306,7 +278,7 @@ def _values(function, variables, shape):
         found = function(variables)
     here = f"({shape[0]}, {shape[1]}, ...)"
     wanted = f"The function must return an array (chain, draw, ...), here of shape {here}"
-    if isinstance(found, dict | list | tuple):
+    if isinstance(found, Mapping | list | tuple):
         kind = type(found).__name__
         raise ValueError(f"{wanted}, not a {kind}: average its parts one by one, or stack them.")
     if found is None:
@@ -324,7 +296,7 @@ def _values(function, variables, shape):
     return values.astype(np.float64)
 
 
-class _Named(dict):
+class _Named(UserDict):
     """Variables, which remember what was asked for, and say what there is if it is not there.
 
     Whoever goes through their names, as by dict(v), {**v} or len(v), has asked for all.
@@ -346,35 +318,16 @@ class _Named(dict):
         return super().__contains__(name)
 
     def __iter__(self):
-        self.used.update(super().keys())
+        self.used.update(self.data)
         return super().__iter__()
 
     def __len__(self):
-        self.used.update(super().keys())
+        self.used.update(self.data)
         return super().__len__()
-
-    def keys(self):
-        return list(self)
-
-    def get(self, name, default=None):
-        return self[name] if name in self else default  # noqa: SIM401
-
-    def pop(self, name, *default):
-        self.used.add(name)
-        return super().pop(name, *default)
-
-    def values(self):
-        return [self[name] for name in self]
-
-    def items(self):
-        return [(name, self[name]) for name in self]
 
 
 def side_by_side(variables, n_kept=2):
-    """Return arrays (chains, draws, ...), by name, side by side: float64 (chains, draws, q).
-
-    Of others, so many dimensions are kept.
-    """
+    """Return arrays by name side by side, float64 (chains, draws, q); `n_kept` dimensions stay."""
     arrays = [np.asarray(values) for values in variables.values()]
     flat = [values.reshape(*values.shape[:n_kept], -1) for values in arrays]
     return np.concatenate(flat, axis=n_kept, dtype=np.float64)

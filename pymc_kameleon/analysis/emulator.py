@@ -1,8 +1,4 @@
-"""The emulator of a simulator, made of what a run has evaluated.
-
-It is fitted anew to all evaluations of a result, those after tuning too, which the run's own has
-not seen.
-"""
+"""The emulator of a simulator, fitted to all that a run has evaluated, after tuning too."""
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -40,11 +36,10 @@ def emulator(dt, name=None):
     Returns
     -------
     SimulatorEmulator or Emulator
-        For a result of EmulatorMetropolis ``emulator(x)`` takes inputs (..., p) of the black box,
-        and returns outputs (..., q); it has ``error(x)`` and ``gradient(x)``. For a result of
-        SurrogateMetropolis it takes coordinates (..., d), unconstrained, in the order of its
-        attribute ``coordinates``, and returns log-densities (...) with the constant and the
-        Jacobian of transforms, as ``model.logp()`` does; ``error`` says how good they are.
+        Of EmulatorMetropolis ``emulator(x)`` takes inputs (..., p) of the black box, and returns
+        outputs (..., q); it has ``error(x)`` and ``gradient(x)``. Of SurrogateMetropolis it takes
+        unconstrained ``coordinates`` (..., d), and returns log-densities (...), as ``model.logp()``
+        does; ``error`` says how good they are.
 
     Raises
     ------
@@ -129,10 +124,9 @@ class SimulatorEmulator:
     def error(self, x):
         """Return the standard deviations (..., q) of what is predicted at inputs x (..., p).
 
-        Those of the Gaussian process. They are larger if a fit to what was evaluated while tuning
-        has been farther off at later evaluations. And they grow with the distance from the middle
-        of good evaluations, beyond 90 % of these: a Gaussian process far from its points falls back
-        to what it assumes, and is too sure of that. There errors may still be off by a factor of 5.
+        They are larger if a fit to what was evaluated while tuning has been farther off at later
+        evaluations. They grow with the distance from the middle of good evaluations, beyond 90 % of
+        these, where a Gaussian process is too sure; there they may still be off by a factor of 5.
         """
 
         def errors(x):
@@ -200,11 +194,7 @@ def _fitted(calls, x, y, drop):
 
 
 def _drops(calls, there):
-    """Return how far calls are below the best, as `learning.drops` does.
-
-    The log-density of what was taken up is not known. There it is a normal about the outputs of the
-    best evaluation, with the curvature there.
-    """
+    """Return how far calls are below the best, by a normal about its outputs if logp is unknown."""
     logp, y = calls.logp[there], calls.y[there]
     known = np.isfinite(logp)
     if not known.any():

@@ -1,20 +1,12 @@
 """Averages over draws, corrected by where chains on the emulated posterior have stopped.
 
-Source, for the coefficient b, and symbols: as in surrogate_correction.py. But the new runs are the
-stops of the inner chain from x, which EmulatorMetropolis has kept; v is one of them, drawn
-beforehand. g is f, or the mean of f over the draws where f is not finite, as it may be where no
-draw comes. Far from all that the chains have seen the emulator is often wrong, and moves to there
-are rare and rejected. So g* is that mean there, too, and else g:
+docs/estimates_methods.md tells why it is exact. Symbols: as in surrogate_correction.py, but the new
+runs are the stops of the inner chain from x, of which v is one, drawn beforehand. g is f, or the
+mean of f over the draws where f is not finite. g* is that mean far from all that chains have seen,
+where the emulator is often wrong and moves are rare and rejected; else it is g:
 
     X = mean over moves of (1 − α)(g(x) − g(v)) + g(v) − g*(v) + mean of g* over the stops
     T = (1 − b) A + b X
-
-As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and given x the mean of g* over
-the stops is the expectation of g*(v), as v may be each of them. So E X = E g, whatever the emulator
-is, and whatever g* is. Nothing of the emulator is evaluated.
-
-b is near 0 where X is of no use. So T stands even if it is said to be no better than A, which says
-so of itself when its few draws lack a tail: then both A and its error are too small.
 """
 
 import numpy as np
@@ -34,21 +26,7 @@ FAR = 1.75
 
 
 def corrected(f, moves, function):
-    """Average functions over the posterior.
-
-    Parameters
-    ----------
-    f : (chains, draws, q) float64
-        The functions at the draws, finite.
-    moves : EmulatorMoves
-        Some of each of the chains, of which there are at least two.
-    function : callable
-        Points (n, d) -> what the functions are there, (n, q).
-
-    Returns
-    -------
-    Corrected
-    """
+    """Return Corrected averages of f (chains, draws, q); `function` gives f (n, q) at points."""
     batches, centre = batches_of(f, moves), f.mean(axis=(0, 1))
     (chains, _, q), n_stops = batches.a.shape, moves.stops.shape[1]
     low, high = widened_range(f)
@@ -77,9 +55,5 @@ def _are_far(points, seen):
 
 
 def _rejections(b, beyond, n):
-    """Return the variance of T (q,) by rare moves to beyond all draws, all rejected.
-
-    There are several times as many stops as there are moves. So these may have been where no move
-    has been, and batches do not show what the one that is lacking would have made.
-    """
+    """Return the variance of T (q,) by rare moves, to stops beyond all draws, all rejected."""
     return np.sum(np.square(b / (len(b) * n)) * beyond, axis=0)

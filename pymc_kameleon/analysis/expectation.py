@@ -1,9 +1,4 @@
-"""``pk.expectation``: averages over the posterior, corrected where possible.
-
-They are those of surrogate_correction.py where a result has moves by a surrogate, those of
-emulator_correction.py where by an emulator, those of control_correction.py where it has control
-variates, those of zero_variance.py where there are gradients, and ArviZ's elsewhere.
-"""
+"""``pk.expectation``: averages over the posterior, corrected where possible."""
 
 from typing import NamedTuple
 
@@ -43,11 +38,10 @@ def expectation(dt, function, model=None):
     With `model`, or in its context, it is corrected by gradients of the log-density at the draws,
     whatever sampler made them, unless something speaks against it.
 
-    If SurrogateMetropolis or EmulatorMetropolis has made the draws, in ``pk.sample``, their mean is
-    corrected by the surrogate or the emulator. That takes no evaluation of the log-density, and
-    remains asymptotically exact however bad they are. Draws of GAM and GadMALA are corrected by
-    control variates, if these were kept. For other samplers the answer is the mean, with its
-    standard error by ArviZ.
+    Draws of SurrogateMetropolis and EmulatorMetropolis, by ``pk.sample``, are corrected by the
+    surrogate or the emulator, and those of GAM and GadMALA by control variates, if these were kept.
+    That takes no evaluation of the log-density, and is asymptotically exact however bad they are.
+    Otherwise the answer is the mean, with its standard error by ArviZ.
 
     Parameters
     ----------
@@ -75,9 +69,7 @@ def expectation(dt, function, model=None):
 
     Notes
     -----
-    If the function needs variables that ``pk.summary`` does not correct, the log says so, and the
-    answer is the mean of the draws. It warns if the function is not finite at some draws, and if
-    there are signs that the errors are not to be trusted. See docs/estimates.md.
+    It warns as ``pk.summary`` does. See docs/estimates.md.
 
     Examples
     --------
@@ -112,11 +104,7 @@ def expectation(dt, function, model=None):
 
 
 def _averaged(draws, values, function):
-    """Return the Expectation of q functions, R-hat, how far chains' corrected ones are apart.
-
-    And which are by a process. By values (chains, draws, q) and at points (n, d); without a
-    function, only by the draws.
-    """
+    """Return the Expectation of q functions, R-hat, how far chains are apart, and `by_process`."""
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         mcse, ess = (
             np.where(np.ptp(values, axis=(0, 1)) > 0, of(values, 0, 1, method="mean"), np.nan)

@@ -67,27 +67,12 @@ def model_of_gradients(posterior, model):
 
 
 def controls_by_gradients(dt, posterior, model):
-    """Return Controls of the draws of a result, None without a model or what was kept.
-
-    Parameters
-    ----------
-    dt : DataTree or Dataset
-        Where gradients are kept.
-    posterior : Dataset
-        Its draws.
-    model : pm.Model or None
-
-    Raises
-    ------
-    NoGradients
-        Why averages are not to be corrected by them.
-    """
+    """Return Controls of a result's draws, None without a model or what was kept."""
     kept = _kept_of(dt, posterior)
+    if kept is None and (model := model_of_gradients(posterior, model)) is None:
+        return None
+    _check_draws(dt, posterior)
     if kept is None:
-        model = model_of_gradients(posterior, model)
-        if model is None:
-            return None
-        _check_draws(dt, posterior)
         try:
             kept = _evaluated(dt, posterior, model)
         except NoGradients:
@@ -96,8 +81,6 @@ def controls_by_gradients(dt, posterior, model):
             raise NoGradients(f"computing them raised {type(error).__name__}: {error}") from error
         if isinstance(dt, xr.DataTree):
             dt[GRADIENTS] = xr.DataTree(kept)
-    else:
-        _check_draws(dt, posterior)
     if kept.attrs["broken"]:
         raise NoGradients(kept.attrs["broken"])
     position, gradient = (
@@ -155,10 +138,7 @@ def _stats_of(dt):
 
 
 def _kept_of(dt, posterior):
-    """Return the group of these draws, None if there is none, or draws have changed since.
-
-    Nor if nobody has looked between the draws, as where the run was stopped.
-    """
+    """Return the group of these draws, None if there is none, or draws have changed since."""
     if GRADIENTS not in getattr(dt, "children", ()) or "broken" not in dt[GRADIENTS].attrs:
         return None
     kept = dt[GRADIENTS].to_dataset()
@@ -215,10 +195,7 @@ def _evaluated(dt, posterior, model):
 
 
 def check_kept(tree, step):
-    """Look between the draws of a run whose `step` has kept gradients, and put down what is seen.
-
-    That takes as many evaluations as a third of 4000 draws, or as all of them.
-    """
+    """Look between the draws of a run whose `step` has kept gradients, and keep what is seen."""
     kept, logp = tree[GRADIENTS], tree["sample_stats"]["lp"]
     if kept.sizes["draw"] < LEAST_DRAWS:
         return
@@ -242,15 +219,10 @@ def _check_data(dt, model, logp):
     for group, data in (("observed_data", find_observations(model)), ("constant_data", constants)):
         kept = dt[group] if group in getattr(dt, "children", ()) else {}
         for name in data.keys() & set(kept):
-            if not _are_same(kept[name].values, np.asarray(data[name])):
+            before, now = kept[name].values, np.asarray(data[name])
+            precision = {"rtol": np.finfo(np.float32).eps, "atol": 0.0, "equal_nan": True}
+            if before.shape != now.shape or not np.allclose(before, now, **precision):
                 raise NoGradients(f"{name} has changed since the draws were made")
-
-
-def _are_same(kept, now):
-    """Whether numbers are the same, apart from how they are stored."""
-    return kept.shape == now.shape and np.allclose(
-        kept, now, rtol=np.finfo(np.float32).eps, atol=0.0, equal_nan=True
-    )
 
 
 def _check_it_is_the_model(dt, posterior, logp):
@@ -271,13 +243,7 @@ def _check_it_is_the_model(dt, posterior, logp):
 
 
 class Density:
-    """Log π and its gradient at points, by all processors.
-
-    Parameters
-    ----------
-    logp : ModelLogp
-        With a gradient.
-    """
+    """Log π and its gradient at points, of a ModelLogp with a gradient, by all processors."""
 
     def __init__(self, logp):
         if logp.is_estimate:

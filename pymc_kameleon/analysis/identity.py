@@ -1,9 +1,7 @@
 """Whether the mean of a control by gradients is 0: in the graph of a model, its density, its draws.
 
-Symbols: z a whitened position, with mean 0 and covariance I over the draws.
-
-The identity that makes it 0 needs a log-density without jumps that falls off towards all ends of
-the unconstrained space, and its gradient.
+That needs a log-density without jumps that falls off towards all ends of the unconstrained space,
+and its gradient. Symbols: z a whitened position, with mean 0 and covariance I over the draws.
 """
 
 import numpy as np
@@ -27,8 +25,7 @@ these, as that of an angle falls, and comes back."""
 
 N_LINES, N_OUT, STRETCH, STRETCH_OF_LAST = 50, 100, 3.0, 1.5
 """Pairs of draws between which the log-density is followed; draws from which it is, outwards; how
-far that is, in distances from the mean; and how far from the last draws of a coordinate. So all but
-one in a hundred jumps at 4.5 standard deviations in any direction are met."""
+far that is, in distances from the mean; and how far from the last draws of a coordinate."""
 
 STEP, MOST_WRONG, WRONG_SHARE = 1e-3, 1e-6, 0.2
 """Length in z to both sides, in which a difference is compared with the integral of the gradient;
@@ -78,9 +75,8 @@ def why_not_by_graph(logp, value_vars):
 def why_not_by_density(density, x, logp):
     """Return why log π (n,) at draws x (n, d) does not fit its gradient nearby; else nothing.
 
-    `density` returns both at points. A derivative is compared with a difference at some draws. Then
-    lines between draws, and beyond them, are halved for as long as a difference of log π is not the
-    integral of the gradient. In the end there is a jump, or nothing.
+    `density` returns both at points. Lines between draws, and beyond them, are halved until a
+    difference of log π is the integral of the gradient, or a jump is left.
     """
     rng = np.random.default_rng(len(x))
     mean, factor = whitening(x)
@@ -116,10 +112,7 @@ def whitening(x):
 
 
 def _derivative_is_wrong(density, x, factor, rng):
-    """Whether changes of log π near points x (n, d), each along some line, are not by its gradient.
-
-    A mean is wrong by what the gradient is wrong by, in standard deviations.
-    """
+    """Whether changes of log π near points x (n, d), each along a line, are not by its gradient."""
     way = STEP * rng.standard_normal(x.shape) @ factor.T / np.sqrt(x.shape[1])
     ends = x - way, x + way
     before, after = (density(end)[0] for end in ends)
@@ -133,10 +126,7 @@ def _rounding_of(logp):
 
 
 def _falls_off(density, x, logp, rng):
-    """Whether log π is lower far away than at draws x (n, d), in both directions of coordinates.
-
-    These are draws of the better half.
-    """
+    """Whether log π is lower far from draws of the better half, both ways along coordinates."""
     d = x.shape[1]
     base = rng.choice(np.argsort(logp)[len(x) // 2 :], 2 * max(d, N_LINES))
     far, row, k = x[base], np.arange(len(base)), np.arange(len(base)) // 2 % d
@@ -146,10 +136,7 @@ def _falls_off(density, x, logp, rng):
 
 
 def _jump_along(density, a, b, at_a, low):
-    """Return the largest jump of log π along lines from a to b (n, d); inf if it ends; 0 if none.
-
-    What is far below `low` does not count.
-    """
+    """Return the largest jump along lines from a to b (n, d): inf if it ends, 0 for none."""
     at_b = density(b)[0]
     off = _disagreement(density, a, b, at_a, at_b)
     for halving in range(MOST_HALVINGS + 1):
@@ -170,10 +157,7 @@ def _jump_along(density, a, b, at_a, low):
 
 
 def _disagreement(density, a, b, at_a, at_b):
-    """Return by how much log π changes from a to b (n, d) beyond the integral of its gradient.
-
-    -1 where there is no density at either end.
-    """
+    """Return the change of log π from a to b beyond its gradient's, (n,); -1 without a density."""
     shares = (1 + NODES[:, None, None]) / 2
     points = a + shares * (b - a)
     gradients = density(points.reshape(-1, a.shape[1]))[1].reshape(points.shape)
@@ -190,9 +174,8 @@ def _disagreement(density, a, b, at_a, at_b):
 def limits_of_r_hat(x):
     """Return the largest R-hat (d,) of good chains of draws x (chains, draws, d).
 
-    The square of R-hat, less 1, is that of the means of m half-chains, so that for chains which
-    draw from the same density, it is m over the effective draws, times χ²/ν with ν = m − 1. These
-    draws are counted in each chain for itself, so that chains which differ do not have fewer.
+    The square of R-hat, less 1, is that of the means of m half-chains: m over the effective draws,
+    counted in each chain for itself, times χ²/ν with ν = m − 1.
     """
     m, d = 2 * len(x), x.shape[2]
     parts = x, np.abs(x - np.median(x, axis=(0, 1)))  # R-hat is that of both
@@ -208,8 +191,8 @@ def _ess_of_each_chain(x):
 def probability_of_means(controls):
     """Return how probable the means of controls (chains, draws, k) are, if they should be 0.
 
-    That of the one that is farthest off, in standard errors; or if that is less, of all together,
-    or of the first ones if they are many: by Hotelling's T² of means over batches.
+    That is of the one farthest off, or if that is less, of the first ones together: by Hotelling's
+    T².
     """
     chains, draws, k = controls.shape
     ess = array_stats.ess(controls, chain_axis=0, draw_axis=1, method="mean")

@@ -23,11 +23,8 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
     """Tell which modes the chains have visited, how often they jumped, and what that is worth.
 
     The modes are found from the draws alone, of any sampler: groups of draws with a gap between
-    them that cannot be an accident. Draws whose density falls to less than a fifteenth between two
-    peaks, as that of two normals six standard deviations apart, are two modes. What is curved,
-    skewed, correlated or heavy-tailed is one; so are the draws of chains that move too slowly to
-    tell. A mode with less than some hundredth of the draws is not found, and one that no chain has
-    visited cannot be.
+    them that cannot be an accident, as two normals six standard deviations apart have. A mode with
+    less than some hundredth of the draws is not found, and one that no chain has visited cannot be.
 
     Parameters
     ----------
@@ -135,9 +132,9 @@ def _chosen(posterior, var_names):
 
 
 def _matrix(posterior):
-    """Return the coordinates that vary and are finite, (chains, draws, d), and which these are.
+    """Return the finite coordinates that vary, (chains, draws, d), and which these are.
 
-    Without counts, as 0 and 1, which have gaps in any posterior, unless there is nothing else.
+    Whole numbers, which have gaps in any posterior, are left out, unless there is nothing else.
     """
     draws = posterior.astype(float).transpose(*SAMPLE_DIMS, ...)
     draws = side_by_side(draws) if draws else np.empty((1, 1, 0))

@@ -1,12 +1,9 @@
 """Modes of draws alone: groups of draws between which their density has a gap.
 
-Nothing but the draws is known, no log-density, so that a gap is told by the draws that are missing
-there. The draws of each chain are divided into small groups of near ones. Two groups are joined if
-the density does not fall between them; so a curved mode is joined step by step. What is left is
-joined, too, unless the gap is deeper than chance would make it with as many independent draws. So
-few draws, or chains that hardly move, are one mode rather than several.
-
-Points are the rows of (n, d) arrays.
+The draws of each chain are divided into small groups of near ones. Two groups are joined if the
+density does not fall between them; so a curved mode is joined step by step. What is left is joined,
+too, unless the gap is deeper than chance would make it with as many independent draws. Points are
+the rows of (n, d) arrays.
 """
 
 from itertools import combinations
@@ -53,15 +50,7 @@ N_NEAREST, WELL_INSIDE = 10, 1 / 3
 
 
 class Groups:
-    """Points of the draws of several chains, and how they are grouped.
-
-    Parameters
-    ----------
-    points : (n, d) float64
-        In order of chains, and of draws.
-    chains : (n,) int64
-        The chain of each point.
-    """
+    """Points (n, d) of draws, in order of `chains` (n,) and of draws, and how they are grouped."""
 
     def __init__(self, points, chains):
         self.points, self.chains = points, chains
@@ -104,11 +93,7 @@ class Groups:
         return self._separated[i, j]
 
     def _independent(self, i, j, values):
-        """Return the shares of two groups' points that count as independent.
-
-        On the line through their means, too, as the one on which they are told apart was chosen
-        from all; that takes as many points as there are coordinates from each.
-        """
+        """Return the shares of two groups' points that count as independent, on two lines."""
         means = self._moments[i][0], self._moments[j][0]
         shares = []
         for number, own in zip((i, j), values, strict=True):
@@ -136,18 +121,10 @@ def regular_covariance(points):
 
 
 def relative_density(left, right, n, shares=(1, 1), more=0):
-    """Return the density between two groups on a line, relative to the lower of theirs.
+    """Return the density between two groups (m,) on a line, relative to the lower of theirs.
 
-    Parameters
-    ----------
-    left, right : (m,) float64
-        The two groups, `right` with the larger median.
-    n : int
-        Bins between the two medians. Where the density is lowest, some of them are one.
-    shares : (float, float)
-        How much a value of each group counts.
-    more : float
-        Values that might have been between the groups, too.
+    Values of `left` and `right`, whose median is larger, count `shares`; `more` might be between.
+    Of n bins between the medians some, where it is lowest, are one.
     """
     low, high = np.median(left), np.median(right)
     width = (high - low) / n
@@ -169,18 +146,7 @@ def relative_density(left, right, n, shares=(1, 1), more=0):
 
 
 def find_modes(draws):
-    """Find the modes of draws.
-
-    Parameters
-    ----------
-    draws : (chains, draws, d) float64
-        Finite, and no coordinate constant.
-
-    Returns
-    -------
-    (chains, draws) int64
-        The mode of each draw, from 0, the one with the most draws first.
-    """
+    """Return the mode of each of draws (chains, draws, d); 0 is the one with the most draws."""
     n_chains, n, d = draws.shape
     coordinates = in_local_scale(draws.reshape(-1, d)).reshape(n_chains, n, -1)
     kept = thinned(coordinates)
@@ -210,8 +176,7 @@ def local_scale(points):
 def in_local_scale(points):
     """Scale each coordinate by its width where draws are densest, and draw its tails in.
 
-    So neither the distance between modes nor that of outliers makes the scale. Of many coordinates
-    the principal components are taken.
+    So distances between modes, and outliers, do not count. Many coordinates become few components.
     """
     low, middle, high = np.quantile(points, [0.25, 0.5, 0.75], axis=0)
     scale = local_scale(points)
@@ -237,8 +202,7 @@ def thinned(draws):
 def join_neighbours(groups):
     """Join groups between which the density does not fall, step by step.
 
-    In many dimensions a group may have points of two modes, which joins these. Then some projection
-    of what is joined has a gap, and its groups are cut there before they are joined again.
+    What is joined has a projection with a gap if a group had points of two modes: it is cut there.
     """
     for left in reversed(range(MOST_ROUNDS)):
         joined = DisjointSet(groups.rows)
@@ -313,10 +277,7 @@ def join_what_has_no_gap(groups):
 
 
 def distances_to_modes(coordinates, groups):
-    """Return how far each draw is from the points of each mode: (chains, modes, draws).
-
-    Measured in coordinates in which the modes have covariance I on average, and squared.
-    """
+    """Return how far each draw is from the points of each mode, squared: (chains, modes, draws)."""
     parts = [groups.points[rows] for rows in groups.rows.values()]
     sizes = [len(points) for points in parts]
     within = np.average([regular_covariance(points) for points in parts], axis=0, weights=sizes)
@@ -340,8 +301,7 @@ def distance_to(points, x):
 def modes_of_draws(distances):
     """Return the nearest mode of each draw, (chains, draws), from squared distances to all.
 
-    A visit has to go well into a mode, nearer to it than to the next one by a third of what is
-    usual there. Without that, the draws belong to the mode that was visited before.
+    A visit has to go a third of what is usual into a mode; else draws belong to the one before.
     """
     nearest, n = distances.argmin(axis=1), distances.shape[1]
     if n == 1:

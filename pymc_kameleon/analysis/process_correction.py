@@ -1,9 +1,7 @@
 """Averages by a Gaussian process of the log-density, where evaluations are few.
 
-With some 300 evaluations each chain has made a few moves, and their errors by batches are hardly
-known. A process that is fitted to all evaluations of the run knows more, and what it does not know
-(samplers/surrogate/active/averages.py). So each average is the one of two that has the smaller
-error. If they differ by more than their errors, that is an error, too.
+docs/estimates_methods.md explains them. Each average is the one of two, by moves and by the process
+(samplers/surrogate/active/averages.py), that has the smaller error.
 """
 
 from contextlib import suppress
@@ -38,8 +36,7 @@ MOST_OUTSIDE = 0.003
 
 ATTEMPTS, GOOD_ERROR = 3, 0.2
 """Sets of paths, at most, until their averages rest on enough points, and the errors of all
-coordinates' means and standard deviations are less than this, in standard deviations: in long tails
-paths sometimes go astray."""
+coordinates' means and standard deviations are less than this, in standard deviations."""
 
 ROUNDING = 1e-12
 """Error, by the average, that rounding has where a function is the same everywhere."""
@@ -49,16 +46,9 @@ NOTHING = object()
 
 
 def known_of(data, kept):
-    """Return what a process knows of the posterior, NOTHING if it is not to be believed.
+    """Return what a process knows of the posterior, by Datasets of evaluations and of moves.
 
-    None, if there are too many evaluations for one, or too few.
-
-    Parameters
-    ----------
-    data : Dataset
-        Evaluations of a result.
-    kept : Dataset
-        What is kept of draws.
+    It is NOTHING if it is not to be believed, None with too many evaluations for one, or too few.
     """
     d = data.sizes[COORDINATE]
     rows = np.column_stack([data[name].values.astype(np.float64) for name in ("z", "logp")])
@@ -117,20 +107,9 @@ def _largest_error(posterior):
 def with_process(found, values, known, function):
     """Return Corrected averages of functions, each by the process if its error is smaller.
 
-    Where neither has one, the error is NaN. That by moves is no smaller than that of as many
-    independent draws, by the sd that the process knows. Without moves the process is taken, if it
-    knows that the draws are there. Those of each chain count as one draw, and its error is at most
-    what they leave open.
-
-    Parameters
-    ----------
-    found : Corrected or None
-        Those by moves, None without them.
-    values : (chains, draws, q) float64
-        The functions at the draws.
-    known : ProcessPosterior, or NOTHING
-    function : callable
-        Points (n, d) -> what the functions are there, (n, q).
+    `found` are those by moves, or None; `function` gives values (n, q) at points. The error by
+    moves is no smaller than that of as many independent draws, by the sd that the process knows.
+    Without moves the draws of each chain count as one. Where neither has an error, it is NaN.
     """
     q, of_draws = values.shape[2], values.mean(axis=(0, 1))
     mean, error, sd = np.zeros(q), np.full(q, np.inf), np.zeros(q)

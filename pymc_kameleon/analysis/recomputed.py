@@ -1,13 +1,14 @@
 """Variables of a result at points that are no draws.
 
-They are computed anew only where that is shown to be what the result holds: at both positions of
-each draw's last move, of which the chain stayed at one, each variable is compared with its draw.
-Draws may have been selected, relabelled, or changed since, and so may the model.
+Each is compared with its draws first, at both positions of each draw's last move, of which the
+chain stayed at one: draws, labels, model or data may have been changed since.
 """
 
+from contextlib import suppress
+
 import numpy as np
-import pandas as pd
 import pymc as pm
+import xarray as xr
 from scipy.special import expit
 
 from pymc_kameleon.model.black_boxes import dependent_on_black_boxes
@@ -31,15 +32,7 @@ INVERSES = {"": np.asarray, "_log__": np.exp, "_logodds__": expit}
 
 
 def model_for(dt, model, coordinates):
-    """Return the model that a result came from: as given, as remembered, or of the context.
-
-    None if there is no such model.
-
-    Raises
-    ------
-    ValueError
-        If the model that is given has other coordinates than the draws.
-    """
+    """Return the model of a result: as given, as remembered, of the context, or None."""
     shapes = _shapes(coordinates)
     if model is not None:
         model = pm.modelcontext(model)
@@ -74,16 +67,7 @@ def _has(model, shapes):
 
 
 class Recomputed:
-    """Variables of draws, at other points.
-
-    Parameters
-    ----------
-    posterior : Dataset
-        The draws (chain, draw, ...).
-    kept : Dataset
-        Where the last move of each began and what it proposed, in `coordinate`.
-    model : pm.Model or None
-    """
+    """Variables of draws, at other points; `kept` has where last moves began and ended."""
 
     def __init__(self, posterior, kept, model):
         coordinates = kept["coordinate"].values.tolist()
@@ -95,23 +79,24 @@ class Recomputed:
             else _Model(model, coordinates, self._ends[0][0])
         )
         self._posterior = posterior.transpose("chain", "draw", ...)
-        self._views = {
-            name: _View(posterior[name], *dims)
-            for name, dims in self._source.dims.items()
-            if name in posterior
-        }
 
     def why_not(self, names):
         """Return why some of the variables are not known at other points, by their names."""
-        reasons = {name: self._source.reason(name) for name in names if name not in self._views}
-        left = [name for name in names if name not in reasons]
+        known = self._source.dims
+        reasons = {name: self._source.reason(name) for name in names if name not in known}
+        left = [name for name in names if name in known]
         try:
-            found = [self.at(x, left) for x in self._ends if left]
+            found = [self._source.at(x, left) for x in self._ends if left]
         except Exception:  # whatever the model raises
             return reasons | dict.fromkeys(left, CHANGED)
         for name in left:
-            draws, values = self._posterior[name], [own[name] for own in found]
-            fits = self._views[name].fits and values[0].shape[1:] == draws.shape[2:]
+            try:
+                values = [self._as_drawn(name, own[name]) for own in found]
+            except ValueError:  # other dimensions
+                reasons[name] = CHANGED
+                continue
+            draws = self._posterior[name]
+            fits = values[0].shape[1:] == draws.shape[2:]
             if not fits or not agree(draws.values.reshape(-1, *draws.shape[2:]), values):
                 reasons[name] = CHANGED
         return reasons
@@ -124,7 +109,10 @@ class Recomputed:
     def at(self, x, names):
         """Return variables at points x (n, d), arrays (n, ...) as their draws are."""
         found = self._source.at(x, names)
-        return {name: self._views[name].of(found[name]) for name in names}
+        return {name: self._as_drawn(name, found[name]) for name in names}
+
+    def _as_drawn(self, name, values):
+        return _as_drawn(values, self._posterior[name], *self._source.dims[name])
 
 
 def agree(draws, values):
@@ -215,55 +203,14 @@ class _Coordinates:
         return found
 
 
-class _View:
-    """The elements of a variable that its draws have, in their order, found by their labels.
-
-    Parameters
-    ----------
-    draws : DataArray
-    dims : list of str
-        Those of the whole variable.
-    coords : dict
-        Labels of the whole variable, as far as there are any but 0, 1, ...
-    """
-
-    def __init__(self, draws, dims, coords):
-        own = [dim for dim in draws.dims if dim not in ("chain", "draw")]
-        if not set(own) & set(dims):  # dims were given with idata_kwargs
-            dims = own if len(own) == len(dims) else dims
-        here = [dim for dim in dims if dim in own or dim in draws.coords]
-        self._places = [_place(draws, dim, coords.get(dim)) for dim in here]
-        is_lost = any(
-            p is None and dim not in own for p, dim in zip(self._places, here, strict=True)
-        )
-        self.fits = set(own) <= set(dims) and len(here) == len(dims) and not is_lost
-        left = [dim for dim in dims if dim in own]
-        self._axes = [left.index(dim) + 1 for dim in own] if self.fits else []
-
-    def of(self, values):
-        """Return the elements (n, ...) that the draws have of values (n, ...)."""
-        if not self.fits:
-            return values
-        axis = 1
-        for places in self._places:
-            if places is not None:
-                if places.size and places.max() >= values.shape[axis]:
-                    return values[..., :0]
-                values = np.take(values, places, axis=axis)
-            axis += 1 if places is None else places.ndim
-        return values.transpose(0, *self._axes)
-
-
-def _place(draws, dim, labels):
-    """Return the places of the draws' elements along a dimension.
-
-    None if their labels are not those of the model: whether all are the same is seen by values.
-    """
-    if dim not in draws.coords:
-        return None
-    wanted = draws[dim].values
-    if labels is None:
-        labels = range(int(wanted.max()) + 1 if wanted.size and wanted.dtype.kind in "iu" else 0)
-    known = pd.Index(labels)
-    places = known.get_indexer(np.ravel(wanted)) if known.is_unique else np.array([-1])
-    return None if (places < 0).any() else places.reshape(np.shape(wanted))
+def _as_drawn(values, draws, dims, coords):
+    """Return the elements that draws have of values (n, ...) of a whole variable, by labels."""
+    own = [dim for dim in draws.dims if dim not in ("chain", "draw")]
+    if not set(own) & set(dims) and len(own) == len(dims):  # given with idata_kwargs
+        dims = own
+    labels = {dim: list(coords[dim]) for dim in dims if coords.get(dim) is not None}
+    whole = xr.DataArray(values, labels, ["point", *dims])
+    for dim in (dim for dim in dims if dim in draws.coords):
+        with suppress(Exception):  # no such labels, or one twice: whether all are meant, values say
+            whole = whole.sel({dim: draws[dim].values})
+    return whole.transpose("point", *own).values

@@ -1,9 +1,6 @@
 """``pk.summary``: the table of ArviZ, with averages that are corrected where possible.
 
 Symbols: F the distribution function of a variable, estimated at the points of a grid.
-
-Source, for rank-normalised R-hat: Vehtari et al., "Rank-normalization, folding, and localization:
-an improved R-hat", Bayesian Analysis 16 (2021).
 """
 
 import logging
@@ -17,7 +14,7 @@ from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
 from scipy.stats import norm
 
-from pymc_kameleon.analysis.batches import Corrected, r_hat, r_hat_of
+from pymc_kameleon.analysis.batches import Corrected, r_hat
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
 from pymc_kameleon.analysis.trust import (
     warn_of,
@@ -46,13 +43,10 @@ NUMBERS_PER_BLOCK = 2**25
 def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", model=None):
     """Summarise the posterior, more exactly than the draws do.
 
-    If SurrogateMetropolis or EmulatorMetropolis, or GAM or GadMALA with control variates, has made
-    the draws, in ``pk.sample``, means, standard deviations, intervals and their errors are
-    corrected as those of ``pk.expectation``, each where that is of use. With `model`, or in its
-    context, those of any sampler's draws are corrected by the gradient of the log-density there,
-    which is then kept in the result, as ``dt["gradients"]``. Otherwise they are those of
-    ``arviz.summary``, whose other arguments, as `kind`, `coords` and `filter_vars`, it does not
-    take.
+    Means, standard deviations, intervals and their errors are corrected as those of
+    ``pk.expectation``, each where that is of use. Otherwise they are those of ``arviz.summary``,
+    whose other arguments, as `kind`, `coords` and `filter_vars`, it does not take. Gradients are
+    kept in the result, as ``dt["gradients"]``.
 
     Parameters
     ----------
@@ -75,17 +69,13 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     -------
     DataFrame
         ArviZ's columns and two more. ``ess`` is the number of independent draws that would estimate
-        the mean equally well. ``gain`` is the estimated variance of the mean over the draws,
-        divided by that of this mean: 1 if it was not corrected. ``ess_bulk`` and ``ess_tail`` are
-        those of the draws. ``r_hat`` is that of corrected averages over half-chains if the mean was
-        corrected, and otherwise that of the draws, which ``arviz.rhat`` always has. NaN: there is
-        no standard error. If many chains began at the same few points, by `max_concurrent`,
-        ``r_hat_nested`` tells whether these groups agree, however short the chains are. With a
-        surrogate or an emulator, ``attrs`` has the ``certificate``, how close it is to the
-        posterior, and ``by_process``, the rows whose mean is by a process, as evaluations are few,
-        and so approximate; their ``r_hat`` is √(1 + 1/ess). With gradients, it has
-        ``by_gradients``, the rows whose mean these correct, or ``not_by_gradients``: why there are
-        none.
+        the mean equally well, and ``gain`` the estimated variance of the mean over the draws,
+        divided by that of this mean. ``ess_bulk`` and ``ess_tail`` are those of the draws.
+        ``r_hat`` is that of corrected averages over half-chains if the mean was corrected. If many
+        chains began at the same few points, ``r_hat_nested`` tells whether these groups agree.
+        ``attrs`` may have the ``certificate`` of a surrogate or an emulator, the rows whose mean is
+        ``by_process``, and so approximate, or ``by_gradients``, and ``not_by_gradients``: why there
+        are none.
 
     Raises
     ------
@@ -94,16 +84,10 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
     Notes
     -----
-    A variable is corrected if it can be computed at other points as it was in the draws. Variables
-    that were changed since have the averages of the draws, and so have deterministics that depend
-    on a black box, which is never called. The log says so.
-
-    Gradients correct nothing if draws have diverged, R-hat is too high, the log-density jumps, or
-    anything else speaks against it; see docs/any_run.md.
-
-    It warns if a variable is not finite at some draws, if there are signs that the errors are not
-    to be trusted, and if these are more than a tenth of the standard deviation. See
-    docs/estimates.md.
+    The log says which variables are not corrected, as those that were changed since, or depend on
+    a black box. It warns if a variable is not finite at some draws, if there are signs that the
+    errors are not to be trusted, and if these are more than a tenth of the standard deviation. See
+    docs/estimates.md and docs/any_run.md.
 
     Examples
     --------
@@ -176,7 +160,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
 
 def _correct(table, draws, chosen, values, ci_prob, ci_kind):
-    """Put corrected numbers into the table of `values`; return how far chains are apart, by row.
+    """Put corrected numbers into the table; return how far chains are apart, by row.
 
     And which means are by a process, and which by gradients.
     """
@@ -232,14 +216,7 @@ def _keep_means_in_intervals(table, plain):
 
 
 class _Block:
-    """Some columns of a table: the functions that it needs of them, and its numbers from these.
-
-    Parameters
-    ----------
-    values : (chains, draws, q) float64
-    many : (n, q) float64, optional
-        The same at other draws, where there are few.
-    """
+    """Columns (chains, draws, q) of a table, perhaps at `many` other draws (n, q), and their F."""
 
     def __init__(self, values, many=None):
         self.values, self.q = values, values.shape[2]
@@ -276,7 +253,7 @@ class _Block:
         ess = (sd / mean.mcse[better]) ** 2
         _put(table, better_rows, ["ess"], ess[:, None])
         by_process = np.broadcast_to(mean.by_process, better.shape)[better]
-        _put(table, better_rows[by_process], ["r_hat"], r_hat_of(ess[by_process])[:, None])
+        _put(table, better_rows[by_process], ["r_hat"], np.sqrt(1 + 1 / ess[by_process, None]))
         changed = below.is_better.reshape(GRID, q).any(axis=0) & real
         shares = below.mean.reshape(GRID, q)
         for j in np.flatnonzero(changed):
@@ -289,10 +266,11 @@ class _Block:
     def r_hat(self, below, means):
         """Return R-hat (q,) of F over halves of chains, (2 · chains, GRID · q).
 
-        Like that of draws it is the larger one of two, of normal scores of ranks, and of ranks of
-        distances to the median. Scores here are those of the interval of the grid. If these are
-        all the same, as where hardly any value is another one, it is that of `means` (2 · chains,
-        q).
+        The larger one of normal scores of ranks, and of distances to the median; scores are those
+        of the grid's intervals. Where these are all the same it is that of `means` (2 · chains, q).
+
+        Source: Vehtari et al., "Rank-normalization, folding, and localization: an improved R-hat",
+        Bayesian Analysis 16 (2021).
         """
         averages = SCORES @ below.reshape(len(below), GRID, self.q)
         scores = SCORES @ self._below(self.values)
@@ -302,11 +280,7 @@ class _Block:
 
 
 def _scores():
-    """Return what F at each point of the grid counts in the mean of both scores, (2, GRID).
-
-    The score of x is that of its interval: of the last one, plus the change at each of the inner
-    points that x is up to.
-    """
+    """Return what F at each point of the grid counts in the mean of both scores, (2, GRID)."""
     middles, widths = (LEVELS[1:] + LEVELS[:-1]) / 2, np.diff(LEVELS)
     folded = np.maximum(np.abs(2 * middles - 1), widths / 2)
     return np.pad(-np.diff(norm.ppf([middles, folded])), ((0, 0), (1, 1)))

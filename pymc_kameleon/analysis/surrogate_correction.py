@@ -1,35 +1,22 @@
 """Averages over draws, corrected by what the surrogate of SurrogateMetropolis knows.
 
-Source, for the coefficient b: Dellaportas & Kontoyiannis, "Control variates for estimation based on
-reversible Markov chain Monte Carlo samplers", Journal of the Royal Statistical Society B 74 (2012),
-133-161.
-
-Symbols: f a function of the state, g the same but clipped; x, v and α the start, the end and the
-acceptance probability of a move by the surrogate, k the mean of g over new runs of the inner chain
-from x. A is the mean of f over the draws, and X another average with the same expectation:
-
-    X = mean over moves of (1 − α)(g(x) − g(v)) + k
-    T = (1 − b) A + b X
-
-As the moves are reversible with respect to π, E α(g(v) − g(x)) = 0, and as v and the new runs have
-the same distribution given x, E k = E g(v). So E X = E g, whatever the surrogate is; and g is f at
-all draws, and as far beyond them as it is not clipped. E_s (f − g) is added for what is, where s
-knows anything, and up to the standard error of A: else all runs would lack it, and have errors of
-one sign.
-
-Where s is as low as it may be, as nothing is known there, moves are seldom made, and rejected, so
-that most runs have none of them, and errors of one sign. There f is replaced by a constant c in k,
-and the same is done with the moves that there were, g* = c or else g:
+docs/estimates_methods.md tells why it is exact. Symbols: f a function of the state, g the same but
+clipped; x, v and α the start, the end and the acceptance probability of a move by the surrogate; A
+the mean of f over the draws. X has the same expectation as A:
 
     X = mean over moves of (1 − α)(g(x) − g(v)) + g(v) − g*(v) + k*
+    T = (1 − b) A + b X
 
-For k*, each new run from x has a partner that begins at a draw of s and uses the same random
-numbers, from which it ends at v′, a draw of s too, as inner chains leave s as it is:
+g* is g, but a constant c where s is as low as it may be, as nothing is known there, and moves are
+seldom made, and rejected. k* is the mean of g* over new runs of the inner chain from x, by partners
+that begin at draws of s, use the same random numbers, and end at v′:
 
     k* = E_s g* + mean over new runs of g*(v) − g*(v′)
 
-Most pairs meet after a few steps, and then go on together and differ in nothing. E_s g* comes from
-points with weights, which cost one evaluation of s each.
+E_s (f − g) is added for what is clipped, where s knows anything, up to the standard error of A.
+
+Source, for b: Dellaportas & Kontoyiannis, "Control variates for estimation based on reversible
+Markov chain Monte Carlo samplers", Journal of the Royal Statistical Society B 74 (2012), 133-161.
 """
 
 import numpy as np
@@ -58,23 +45,9 @@ so many centres take as long as all else."""
 
 
 def corrected(f, moves, function, n_decisive=None):
-    """Average functions over the posterior.
+    """Return Corrected averages of f (chains, draws, q); `function` gives f (n, q) at points.
 
-    Parameters
-    ----------
-    f : (chains, draws, q) float64
-        The functions at the draws, finite.
-    moves : Moves
-        Some of each of the chains, of which there are at least two.
-    function : callable
-        Points (n, d) -> what the functions are there, (n, q).
-    n_decisive : int, optional
-        So many of the functions, the first ones, decide on the numbers of points and new runs; by
-        default all.
-
-    Returns
-    -------
-    Corrected
+    The first `n_decisive` functions decide on the numbers of points and new runs; by default all.
     """
     low, high = widened_range(f)
 
@@ -174,11 +147,7 @@ class _UnderSurrogate:
 
     @property
     def unseen(self):
-        """What E_s g may be off by, (q,), as no draw has been everywhere.
-
-        What it lacks of E_s f, and what it would change by if π were higher than s by as much as it
-        may be, as far as that is more than chance makes of these few points.
-        """
+        """What E_s g may be off by, (q,), as no draw has been everywhere: f − g, and a higher π."""
         mass, sums = self._lacking
         changes = sums - mass[:, None] * self.mean
         chance = changes.var(axis=0, ddof=1) / SETS
@@ -198,20 +167,7 @@ def _work(parameters):
 
 
 class _Inner:
-    """The means k* of g* over inner chains that begin where each move did.
-
-    Parameters
-    ----------
-    moves : Moves
-    batches : (n,) int
-        Batches of the moves.
-    clipped : callable
-        Points (n, d) -> g there and f − g, both (n, q).
-    centre : (q,) float64
-        c.
-    shape : tuple of int
-        Shape of batch means, (chains, batches, q).
-    """
+    """The means k* of g* over inner chains from the start of each move, by `batches` (n,)."""
 
     def __init__(self, moves, batches, clipped, centre, shape):
         self._moves, self._batches = moves, batches
@@ -270,14 +226,9 @@ class _Inner:
 
     def rejections(self, b):
         """Return the variance of T (q,) by rare moves to where nothing is known, seen or not."""
-        n = np.bincount(self._moves.row)
-        return (
-            sum(
-                (np.square(b[one.rows]) / n[one.rows, None]).sum(axis=0) * one.rejections
-                for one in self._under_s
-            )
-            / len(b) ** 2
-        )
+        squares = np.square(b) / np.bincount(self._moves.row)[:, None]
+        parts = (squares[one.rows].sum(axis=0) * one.rejections for one in self._under_s)
+        return sum(parts) / len(b) ** 2
 
     def _share(self, one, b):
         return b[one.rows].sum(axis=0) / len(b)

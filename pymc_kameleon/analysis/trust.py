@@ -14,11 +14,7 @@ _log = logging.getLogger("pymc_kameleon")
 
 HIGH_RHAT, POOR_SHARE, CHAINS_APART, LONG_TAIL = 1.05, 0.3, 10.0, 0.5
 """R-hat, share of effective weights, variance between chains over that within, and Pareto k of the
-draws, beyond which errors are not to be trusted: with a larger k the variance is infinite.
-
-A larger limit of k, as the 0.7 of importance weights, would miss the worst. Of 200 independent
-draws with a Pareto tail of exponent 1.5, averages were off by more than three standard errors in
-13 % where k was from 0.5 to 0.7, and in 2 % where it was larger: then the tail had been seen."""
+draws, beyond which errors are not to be trusted: with a larger k the variance is infinite."""
 
 LARGE_ERROR = 0.5
 """Standard error, in standard deviations, from which an average is hardly known."""
@@ -31,9 +27,7 @@ ROUNDING = 1e-12
 """Standard deviation of equal draws, at most, as a share of their mean."""
 
 FEW_EVENTS = 20
-"""Independent events from which the standard error of their frequency is to be trusted. Where some
-10 were expected, that was off by more than three standard errors in 3 to 7 % of runs, and all of
-these had fewer than 20; where 30 were expected, so had 3 % of the runs, all in all."""
+"""Independent events from which the standard error of their frequency is to be trusted."""
 
 LEAST_FOR_TAILS = 100
 """Draws of all chains, at least, if tails are to be fitted."""
@@ -42,16 +36,7 @@ LEAST_FOR_TAILS = 100
 def warn_of_few_events(names, values, by_process):
     """Warn of averages on which a few draws decide, as of probabilities of what is rare.
 
-    That holds for means over draws, and for corrected ones, which know rare events no better, but
-    not for those by a process, which has draws enough.
-
-    Parameters
-    ----------
-    names : list of str
-        Those of q quantities.
-    values : (chains, draws, q) float64
-        Their values at the draws.
-    by_process : (q,) bool
+    Those `by_process` (q,) have draws enough; others of values (chains, draws, q) may not.
     """
     events = independent_events(values)
     few = np.flatnonzero((events < FEW_EVENTS) & ~by_process)
@@ -72,11 +57,7 @@ def warn_of_few_events(names, values, by_process):
 
 
 def warn_of_unknown(names, sd, mcse, draws):
-    """Warn of averages that few evaluations tell next to nothing about.
-
-    `sd` (q,) are the standard deviations of the quantities, and `mcse` (q,) the errors of their
-    averages, NaN where none is known; all else as of `warn_of`.
-    """
+    """Warn of averages, of these errors and sd (q,), that few evaluations hardly tell."""
     if draws.known is None:
         return
     unknown = ~(mcse < LARGE_ERROR * sd) & (sd > 0)
@@ -92,9 +73,7 @@ def warn_of_unknown(names, sd, mcse, draws):
 def warn_of_high_errors(table, draws):
     """Warn of means and standard deviations in a summary's table that are known badly.
 
-    That is whatever has made the draws, and whether or not their averages were corrected. Means
-    that `warn_of_unknown` has told of are left out, and so is what has no standard error; but it
-    warns if nothing varies.
+    Means that `warn_of_unknown` has told of are left out.
     """
     sd = table["sd"].to_numpy()
     if (sd <= ROUNDING * table["mean"].abs()).all():
@@ -126,11 +105,7 @@ def warn_of_high_errors(table, draws):
 
 
 def independent_events(values):
-    """Return how many independent draws are unlike most others, (q,); inf if most have no value.
-
-    These are events, as of an indicator that is mostly 0. Those that follow each other soon, as
-    while a chain is where they occur, count less.
-    """
+    """Return how many independent draws are unlike most others, (q,); inf if most have no value."""
     events, size = np.full(values.shape[2], np.inf), values[..., 0].size
     rare = values != np.median(values, axis=(0, 1))  # which is the value of most, if they have one
     number = rare.sum(axis=(0, 1))
@@ -142,13 +117,12 @@ def independent_events(values):
 
 
 def warn_of(dt, names, values, r_hat, draws, apart):
-    """Warn of these signs, for q quantities of these `names`.
+    """Warn of these signs, for q quantities with these `names` and values (chains, draws, q).
 
-    `values` (chains, draws, q) are theirs at the draws, `r_hat` (q,) that of these, or of corrected
-    averages, `draws` the Draws of `dt`. `apart` (q,) is the variance of corrected averages between
-    chains over that within them, 0 of others.
+    `r_hat` (q,) is that of these, or of corrected averages, whose variance between chains over that
+    within them is `apart` (q,).
     """
-    reasons = []
+    reasons, k = [], pareto_k(values)
     if stuck := _longest_rejection(dt):
         reasons.append(f"a chain was stuck for {stuck} draws in a row")
     close = draws.certificate
@@ -157,25 +131,17 @@ def warn_of(dt, names, values, r_hat, draws, apart):
     for measured, limit, sign in (
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
         (apart, CHAINS_APART, "corrected averages of {} differ between chains"),
-        (
-            pareto_k(values),
-            LONG_TAIL,
-            "{} has a long tail, and maybe no variance (Pareto k {:.2f})",
-        ),
+        (k, LONG_TAIL, "{} has a long tail, and maybe no variance (Pareto k {:.2f})"),
     ):
         if (measured > limit).any():
             worst = np.nanargmax(measured)
             reasons.append(sign.format(names[worst], measured[worst]))
     if reasons:
-        limits = (
-            "The correction cannot mend chains that are stuck, or have missed a part of the "
-            "posterior. "
-        )
         _log.warning(
-            "The standard errors may be far too small: %s. %sTune and draw longer, or "
+            "The standard errors may be far too small, and no correction mends chains that are "
+            "stuck, or have missed a part of the posterior: %s. Tune and draw longer, or "
             "reparametrise.",
             "; ".join(reasons),
-            limits if draws.can_be_corrected else "",
         )
 
 

@@ -1,8 +1,4 @@
-"""Draws of any result on the unconstrained scale of its model: where its log-density is smooth.
-
-They are taken as they are if the result has them, as with ``include_transformed``, or else made by
-the transforms of the model.
-"""
+"""Draws of any result on the unconstrained scale of its model: where its log-density is smooth."""
 
 import numpy as np
 import pymc as pm
@@ -26,27 +22,11 @@ def variables_lacking(posterior, model):
 
 
 def on_unconstrained_scale(posterior, model):
-    """Return the draws of a model's variables on the scale that samplers move on.
+    """Return draws x (chains, draws, d) on the scale that samplers move on, Layout, first point.
 
-    Parameters
-    ----------
-    posterior : Dataset
-        Draws (chain, draw, ...).
-    model : pm.Model
-        Its variables are continuous, and all of them are in `posterior`.
-
-    Returns
-    -------
-    x : (chains, draws, d) float64
-    layout : Layout
-        Of all variables, in the model's order: which coordinate is which.
-    point : dict
-        The values of the first draw, by name.
-
-    Raises
-    ------
-    NotMapped
-        If elements of a variable are not there, or have other shapes, or a draw is on a bound.
+    They are taken as they are if the posterior has them, or else made by the transforms of the
+    model, whose variables are continuous. Raise NotMapped if elements are lacking, or a draw is on
+    a bound.
     """
     sizes = posterior.sizes["chain"], posterior.sizes["draw"]
     names = [var.name for var in model.value_vars]
@@ -61,7 +41,10 @@ def on_unconstrained_scale(posterior, model):
     flat = np.concatenate([own.reshape(len(own), -1) for own in values.values()], axis=1)
     if not np.isfinite(flat).all():
         name = next(name for name, own in values.items() if not np.isfinite(own).all())
-        raise NotMapped(f"draws of {name} are not finite: some are on a bound, or rounded to it")
+        raise NotMapped(
+            f"draws of {name} are not finite: NaN, on a bound, or rounded to it (sample with "
+            'idata_kwargs={"include_transformed": True})'
+        )
     return flat.astype(np.float64).reshape(*sizes, -1), layout, point
 
 
@@ -85,10 +68,7 @@ def draws_of(rv, posterior, model):
 
 
 def transformed(natural, model):
-    """Return values (chain, draw, ...) on the unconstrained scale by name.
-
-    `natural` are those of the free variables. All draws are transformed at once.
-    """
+    """Return draws of free variables on the unconstrained scale, by name, transformed at once."""
     given = {rv: rv.type(f"{rv.name}_given") for rv in natural}
     transforms = {rv: model.rvs_to_transforms[rv] for rv in natural}
     forward = [

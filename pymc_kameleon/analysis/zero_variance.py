@@ -1,40 +1,17 @@
 """Averages over draws of any sampler, corrected by the gradient of the log-density there.
 
+docs/estimates_methods.md has the formulas. Symbols: f a function of the state; x the position, z
+the whitened one, g = ∇log π there; c = Δφ + ∇φ·g the control of φ, one of z_i, x_i²/2, x_i³/3 (of
+x, as the axes of z are learned from the draws) and z_i z_j; T = mean of f − θ c. If f has two
+values, u is the standardised coordinate that divides the draws best where f is the one from where
+it is the other, t the point that does, and s the derivative of log π along u with all that is
+uncorrelated with u fixed.
+
 Sources: Assaraf & Caffarel, "Zero-variance principle for Monte Carlo algorithms", Physical Review
 Letters 83 (1999); Mira, Solgi & Imparato, "Zero variance Markov chain Monte Carlo for Bayesian
 estimators", Statistics and Computing 23 (2013); South, Oates, Mira & Drovandi, "Regularized zero-
-variance control variates", Bayesian Analysis 18 (2023).
-
-Stein's equation for a step: Chen, Goldstein & Shao, "Normal approximation by Stein's method"
-(2011), Lemma 2.2.
-
-Symbols: f a function of the state; x the position, z the whitened one, g = ∇log π there; φ a
-polynomial of z, and of each draw the controls
-
-    c = Δφ + ∇φ·g
-
-for φ one of z_i, x_i²/2, x_i³/3 (of the position itself, as the axes of z are learned from the
-draws, and squares along these have other means) and z_i z_j. They have the mean 0, as c π =
-div(π ∇φ), so
-
-    T = mean of f − θ c
-
-is as exact as the mean of f. If π is normal and f a polynomial of degree 2, f − θ c is constant.
-θ is a ridge regression of f on c. Chains are taken for a few folds. Each fold gets θ from the
-others, so that θ does not depend on what it multiplies, and so do the strength of the ridge and the
-number of controls: by the errors at one of those, of a regression on the rest.
-
-No polynomial is a step. If f has two values, as of whether x_1 is below a point, let u =
-a·(x − m)/σ be the standardised coordinate, or combination of them, that divides the draws best
-where f is the one from where it is the other, t the point that does, v = Σa/σ with the covariance Σ
-of the draws, so that ∂u/∂v = 1 and nothing that is uncorrelated with u changes along v, and s =
-v·g. Of the field ψ(u) v the control is
-
-    ψ'(u) + ψ(u) s = [u ≤ t] − Φ(t) + ψ(u) (u + s),    ψ'(u) − u ψ(u) = [u ≤ t] − Φ(t)
-
-that is f itself, but for a constant, if π is normal: then s = −u. It is subtracted from f before
-the regression where that leaves less at the folds that are left out. Where f steps, between two
-draws, is not known, so that no error is stated that is less than that of any point there.
+variance control variates", Bayesian Analysis 18 (2023); for steps, Chen, Goldstein & Shao, "Normal
+approximation by Stein's method" (2011), Lemma 2.2.
 """
 
 from typing import NamedTuple
@@ -89,20 +66,10 @@ def controls_of(position, gradient):
 
 
 def zero_variance(f, controls):
-    """Average functions over the posterior.
+    """Return Corrected averages of f (chains, draws, q), finite, of two chains or more.
 
-    Parameters
-    ----------
-    f : (chains, draws, q) float64
-        The functions at the draws, finite, of at least two chains.
-    controls : Controls
-        Of the same draws.
-
-    Returns
-    -------
-    Corrected
-        If controls are doubtful, errors are not below those of the means of θ c, which may hide as
-        much.
+    If controls are doubtful, errors are not below those of the means of θ c, which may hide as
+    much.
     """
     chains, draws, q = f.shape
     folds = np.arange(chains) * min(MOST_FOLDS, chains) // chains
@@ -239,7 +206,7 @@ def _blocks(c, folds):
 def _theta(blocks, sizes, known):
     """Return θ (k, q) learned from blocks, with what is best for those left out; that error.
 
-    Those are _Moments by number. `known` keeps what depends on controls alone.
+    `known` keeps what depends on controls alone.
     """
     errors = 0.0
     for number, left_out in blocks.items():

@@ -32,26 +32,12 @@ def extended(name, cls, **fields):
 
 
 def allocate(cls, sizes, **values):
-    """Make a named tuple of fresh arrays.
+    """Make a named tuple of fresh arrays, zero unless `values` has numbers or arrays for them.
 
-    Parameters
-    ----------
-    cls : type
-        A NamedTuple. Its fields are annotated with `floats`, `integers` or `bools`, with a type
-        of numbers, or with another NamedTuple.
-    sizes : dict of int
-        By name, as they occur in the shapes.
-    **values
-        Of fields: numbers, arrays, and named tuples, which are taken as they are. Arrays without
-        one are zero, and named tuples allocated likewise.
-
-    Raises
-    ------
-    TypeError
-        For a value of no field, a size that is not given, or a field that has neither shape nor
-        value.
-    ValueError
-        For a value of another shape.
+    The fields of the class are annotated with `floats`, `integers` or `bools`, with a type of
+    numbers, or with another NamedTuple, which is allocated likewise, or taken from `values` as it
+    is. `sizes` are those that occur in shapes, by name. Raise a TypeError for a value of no field,
+    a size that is not given, or a field that has neither shape nor value.
     """
     hints = get_type_hints(cls, include_extras=True)
     unknown = sorted(set(values) - set(hints))

@@ -20,19 +20,8 @@ PLAIN = (*PLAIN, np.generic, np.dtype, np.ufunc, Type)
 def fingerprint(function, libraries=LIBRARIES, versions=numba_cache.VERSIONS):
     """Return a digest of a function's code and of all that it calls and refers to.
 
-    Parameters
-    ----------
-    function : callable
-        Or a tuple of functions, arrays and plain values.
-    libraries : set of str, optional
-        Packages of which names are enough.
-    versions : tuple, optional
-        What else it depends on.
-
-    Raises
-    ------
-    TypeError
-        If that is not possible.
+    `function` may be a tuple of functions, arrays and plain values. Of packages in `libraries`
+    names are enough. Raise a TypeError if that is not possible.
     """
     digest = hashlib.sha256(repr(versions).encode())
     for text in _described(function, set(), libraries):

@@ -149,17 +149,10 @@ def squared_norm(v):
 def leading_eigenvectors(a, vectors, values, n_iterations=100):
     """Write the largest eigenvalues of a (m, m) ≥ 0 and unit eigenvectors, by subspace iteration.
 
-    Between eigenvalues that hardly differ the vectors may still be mixed: the residual |av − λv| is
-    at most about λ₁/(e · n_iterations). LAPACK's threads would cost more than they bring.
-
-    Parameters
-    ----------
-    a : (m, m) float64
-    vectors : (n, ≥ m) float64
-        Output, in the first m columns; rows beyond m, or without an eigenvalue, are arbitrary.
-    values : (n,) float64
-        Output, decreasing.
-    n_iterations : int
+    `values` (n,) decrease; of `vectors` (n, ≥ m) the first m columns are written, and rows beyond
+    m, or without an eigenvalue, are arbitrary. Between eigenvalues that hardly differ the vectors
+    may still be mixed: the residual |av − λv| is at most about λ₁/(e · n_iterations). LAPACK's
+    threads would cost more than they bring.
     """
     m, n = a.shape[0], values.size
     product = np.empty(m)
@@ -248,14 +241,10 @@ def invert_positive(a, factor, inverse):
 def geometric_mean(a, b):
     """Turn `a` into the positive definite S with S b S = a; return whether that succeeded.
 
-    That is the geometric mean of a and b⁻¹. Newton's iteration for S and S⁻¹ together [Denman &
-    Beavers 1976], scaled such that eight steps do [Byers & Xu 2008]; LAPACK's threads would cost
-    more than they bring.
-
-    Parameters
-    ----------
-    a, b : (d, d) float64
-        Positive definite; only their lower triangles are read and written. `b` becomes S⁻¹.
+    That is the geometric mean of a and b⁻¹, which are positive definite, and of which only lower
+    triangles are read and written; `b` becomes S⁻¹. Newton's iteration for S and S⁻¹ together
+    [Denman & Beavers 1976], scaled such that eight steps do [Byers & Xu 2008]; LAPACK's threads
+    would cost more than they bring.
     """
     d = a.shape[0]
     a_inverse, b_inverse, scratch = np.empty((d, d)), np.empty((d, d)), np.empty((d, d))

@@ -28,21 +28,11 @@ def log_uniform(rng):
 
 @jit
 def metropolis(log_ratio, log_u, cap):
-    """Metropolis rule for the log of a Metropolis-Hastings ratio; NaN rejects.
+    """Metropolis rule for the log of a Metropolis-Hastings ratio, and log u; NaN rejects.
 
-    Parameters
-    ----------
-    log_ratio, log_u : float
-        The logs of the ratio, and of a uniform random number.
-    cap : float
-        An upper bound of `log_ratio` with which the proposal could have been rejected early, but
-        was not; `NO_CAP` if there is none.
-
-    Returns
-    -------
-    accept_prob : float
-        α/min(1, exp(cap)). With 0 reported for early rejections, its mean is that of α.
-    accepted : bool
+    `cap` is an upper bound of `log_ratio` with which the proposal could have been rejected early,
+    but was not, or `NO_CAP`. Returns α/min(1, exp(cap)), whose mean is that of α if early
+    rejections count as 0, and whether the proposal is accepted.
     """
     if np.isnan(log_ratio):
         return 0.0, False
@@ -57,26 +47,11 @@ def accept(target, state, y, logp_y, log_hastings, rng):
 
 @jit
 def accept_capped(target, state, y, logp_y, log_hastings, log_u, cap):
-    """Accept or reject a proposal that was not rejected early.
+    """Accept or reject y, where the target was evaluated last, if it was not rejected early.
 
-    Parameters
-    ----------
-    target : Target
-    state : NamedTuple
-        Its position, log-density and gradient, if it has one, follow an accepted proposal.
-    y : (d,) float64
-        The proposal, where the target was evaluated last.
-    logp_y : float
-        Its log-density.
-    log_hastings : float
-        log q(x|y)/q(y|x); 0 for a symmetric proposal.
-    log_u, cap : float
-        As for `metropolis`.
-
-    Returns
-    -------
-    accept_prob : float
-    accepted : bool
+    Position, log-density and gradient of `state` follow an accepted one. `log_hastings` is log
+    q(x|y)/q(y|x), 0 for a symmetric proposal; `log_u`, `cap` and what is returned are as of
+    `metropolis`.
     """
     log_ratio = logp_y - state.logp[0] + log_hastings
     accept_prob, accepted = metropolis(log_ratio, log_u, cap)

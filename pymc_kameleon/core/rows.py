@@ -6,14 +6,9 @@ import numpy as np
 
 
 class Rows:
-    """How numbers and arrays lie one after the other in a row of floats.
+    """How numbers and arrays lie one after the other in a row of floats, from place `first` on.
 
-    Parameters
-    ----------
-    kinds : dict
-        Name -> (shape, dtype); () is the shape of a number.
-    first : int
-        The place where they begin.
+    `kinds` has the (shape, dtype) of each name; () is the shape of a number.
     """
 
     def __init__(self, kinds, first=0):

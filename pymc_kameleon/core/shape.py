@@ -32,25 +32,11 @@ class ShapeTuning(NamedTuple):
 
     @classmethod
     def start(cls, scales, n_tune, target_accept, best_scale, bounds=None, rate=UNSET):
-        """Begin to tune a shape.
+        """Return a Shape and its ShapeTuning, of n_tune transitions; L is diag(scales) at first.
 
-        Parameters
-        ----------
-        scales : (d,) float64
-            L is diag(scales) at first.
-        n_tune : int
-            Transitions of tuning.
-        target_accept, best_scale : float
-            Acceptance that s is tuned to; where it begins, and begins anew with each new Σ.
-        bounds : (float, float), optional
-            Logs of the least and largest s; within a factor of 1e6 of `best_scale` by default.
-        rate : Decay, optional
-            Learning rate of Σ, if the user gave one.
-
-        Returns
-        -------
-        shape : Shape
-        tuning : ShapeTuning
+        s is tuned to `target_accept`. It begins at `best_scale`, and again with each new Σ, and
+        stays within `bounds` of its log, by default within a factor of 1e6. `rate` is a user's, of
+        Σ.
         """
         log_best = np.log(best_scale)
         log_scale, scale = ScaleTuning.start(target_accept, log_best, bounds)

@@ -55,10 +55,7 @@ def address_array(addresses):
 
 
 def function_address(dispatcher):
-    """Return the address of a compiled function with `LOGP_SIGNATURE`.
-
-    Valid as long as `dispatcher` lives.
-    """
+    """Return the address of a compiled function, valid as long as `dispatcher` lives."""
     if config.DISABLE_JIT:
         return dispatcher
     address, _ = numba_calls.address_of(dispatcher, LOGP_SIGNATURE.args)

@@ -39,9 +39,8 @@ def black_box(
         Number of dimensions of what it returns: 1 for an array of shape (n,), 0 for a number. A
         tuple if it returns several arrays, as ``ndim=(1, 2)``. An Op declares its own.
     batched : bool, default False
-        Whether it computes many evaluations in one call. Then it takes and returns arrays with one
-        more axis, the first one, which has a row for each evaluation. A row must not depend on
-        others. `pk.sample` makes the evaluations of all chains that are under way in one call.
+        Whether it computes many evaluations in one call: its arrays then have one more axis, the
+        first one, with a row for each evaluation, which must not depend on others.
     on_error : {"raise", "reject"}, default "raise"
         What an exception means. "raise" stops the run, because exceptions may be mistakes. With
         "reject" the parameters count as impossible, and `pk.sample` reports at its end how often,
@@ -52,9 +51,8 @@ def black_box(
         rejected and reported like an exception. Choose many times the usual duration: a limit that
         cuts where the posterior is changes it. Chains then run in processes of their own.
     check_repeatable : bool, default True
-        Whether the first four chains of `pk.sample` evaluate the log-density once more at a point
-        where they were: when tuning ends, and 100, 1000 … draws later. ``n_logp`` counts it, and
-        the log warns if the value differs.
+        Whether chains evaluate the log-density again at some points where they were, and warn if
+        it differs. ``n_logp`` counts that.
 
     Returns
     -------
@@ -235,10 +233,7 @@ class Function(Op):
 
 
 def _put(outputs, box, inputs, compute):
-    """Put what a black box computes into places; NaN where it rejects, and nobody counts that.
-
-    As long as nothing is known of the shape of that, what the function raises is raised.
-    """
+    """Put what a black box computes into places; NaN where it rejects, if its shape is known."""
     key = tuple([np.shape(value) for value in inputs])
     try:
         found = compute()
@@ -292,13 +287,7 @@ class Batched(Function):
         return [outcome for own in evaluations for outcome in self.outcomes([own])]
 
     def rows(self, evaluations):
-        """Return the outputs of each evaluation, by one call.
-
-        Parameters
-        ----------
-        evaluations : list of list of array
-            The inputs of each, all of the same shapes.
-        """
+        """Return the outputs of evaluations, lists of inputs of the same shapes, by one call."""
         n = len(evaluations)
         stacked = map(np.stack, zip(*evaluations, strict=True))
         found = self._checked(self.on_failure.call(self.function, *stacked), (n,))
@@ -340,9 +329,8 @@ class _ExpensiveCall:
     """Calls of an Expensive Op by inputs of certain types."""
 
     def __init__(self, op, types, on_failure):
-        self._performed, self._on_failure = Performed(op, types), on_failure
-        self.seconds = np.inf
+        self._call, self.seconds = partial(on_failure.call, Performed(op, types)), np.inf
 
     def compute(self, inputs):
         """Return what the Op computes."""
-        return self._on_failure.call(self._performed, *inputs)
+        return self._call(*inputs)

@@ -1,10 +1,8 @@
 """Calls of a model's black boxes, each made once: what is kept of a draw takes what they returned.
 
-A model has ``mu = simulator(theta)`` in its likelihood, and keeps it as ``pm.Deterministic``. The
-log-density at a draw was evaluated before it became one, by a call of the simulator that has also
-given mu. So in the compiled log-density the simulator is replaced by a `Noted` one, which notes
-what it returns, and in what is kept of draws by a `Recalled` one, which looks there first. Both are
-Ops around the user's own, which stays as it is. The log-density always calls it.
+The log-density at a draw was evaluated before it became one. So a black box in the log-density is
+replaced by a `Noted` one, which always calls it and notes what it returns, and in what is kept of
+draws by a `Recalled` one, which looks there first. Both are Ops around the user's own.
 
 Notes belong to a chain and travel with it (step/job.py): they are taken where `taking_notes` says
 so, and kept of the point where the chain is, and of those that it has tried since the last draw.
@@ -52,25 +50,14 @@ class Note(NamedTuple):
 
 
 class Notes:
-    """What black boxes have returned at a chain's points.
+    """What black boxes have returned at a chain's points; at `point` (n,), the Notes `known`.
 
-    Parameters
-    ----------
-    point : (n,) float64
-        Where the chain is, in the model's order.
-    known : tuple of Note
-        What they have returned there.
-
-    Attributes
-    ----------
-    missing : list of Recalled
-        Those that had to be called, each time, as nothing was noted.
+    `missing` are the Recalled that had to be called, each time, as nothing was noted.
     """
 
     def __init__(self, point, known=()):
         self._here = point.tobytes()
         self._at = {self._here: known}  # point -> tuple of Note, the oldest first
-        self._newest = {}  # number -> the last Note
         self._size, self.missing = 0, []
 
     def at(self, point):
@@ -79,15 +66,8 @@ class Notes:
 
     def add(self, point, number, inputs, outputs):
         """Note a call of which these are copies."""
-        if number in self._newest:  # data that are passed each time are kept once
-            before = self._newest[number].inputs
-            pairs = zip(before, inputs, strict=True)
-            inputs = [old if _equal(old, value) else value for old, value in pairs]
-        else:
-            before = ()
-        new = [array for array in inputs if not any(array is old for old in before)]
-        size = OVERHEAD + sum(array.nbytes for array in (*new, *outputs))
-        note = self._newest[number] = Note(number, tuple(inputs), tuple(outputs), size)
+        size = OVERHEAD + sum(array.nbytes for array in (*inputs, *outputs))
+        note = Note(number, tuple(inputs), tuple(outputs), size)
         key = point.tobytes()
         others = [n for n in self._forget(key) if n.number != number or not n.took(_equal, inputs)]
         self._at[key] = (*others, note)
@@ -128,15 +108,7 @@ _notes = ContextVar("notes", default=None)
 
 @contextmanager
 def taking_notes(point, known=(), wanted=True):
-    """Take notes of what is called meanwhile in this thread, for a chain at a point.
-
-    Parameters
-    ----------
-    point, known
-        As of `Notes`, which are returned.
-    wanted : bool
-        Whether anybody will look at them; if not, there will be none.
-    """
+    """Take Notes of what is called meanwhile in this thread, for a chain at a point, if wanted."""
     notes = Notes(point, known)
     token = _notes.set(notes if wanted else None)
     try:
@@ -151,13 +123,7 @@ _numbers, _new_number = WeakKeyDictionary(), count()
 
 
 class Noted(Op):
-    """A black box that notes what it returns, for points of a chain: its last input.
-
-    Parameters
-    ----------
-    node : Apply
-        Where the user's own Op is in a graph.
-    """
+    """The black box of a node that notes what it returns for points of a chain, its last input."""
 
     __props__ = ("number",)
     minds_turns = True  # by the black box

@@ -47,16 +47,10 @@ def _function_of(op):
 
 
 def code_of(op):
-    """Return a fingerprint of what an Op computes by, and if there is none, why.
+    """Return a fingerprint of what an Op computes by, or "", and why there is none.
 
-    Of a function that is wrapped, or of the method ``perform`` of a class, and of all that these
-    call and refer to; of installed packages the names. Of an instance its functions, and what its
-    class names in ``__props__``.
-
-    Returns
-    -------
-    digest, why : str
-        One of them is empty.
+    It is of a wrapped function, or of the method ``perform``, and of all that these call and refer
+    to; of installed packages the names. Of an instance, functions and ``__props__`` count.
     """
     function = _function_of(op)
     if function is None and _package(type(op)) in (*OWN_PACKAGES, "pymc_kameleon"):
@@ -74,10 +68,7 @@ def code_of(op):
 
 
 def reduced(op):
-    """Return how a function that PyTensor wraps is pickled: by name, or else with all it refers to.
-
-    So is one of a script or notebook, as others have none of that name, or another one.
-    """
+    """Return how a function that PyTensor wraps is pickled: by name, or of a script as a whole."""
     function = op._FromFunctionOp__fn
     if getattr(function, "__module__", "__main__") != "__main__":
         with suppress(PicklingError, AttributeError):

@@ -11,6 +11,7 @@ from types import FunctionType
 from weakref import WeakValueDictionary
 
 import numba
+import numpy as np
 from numba import config
 
 from pymc_kameleon.core import compiler, linalg, numba_calls
@@ -18,6 +19,8 @@ from pymc_kameleon.core.jit import entry_jit
 from pymc_kameleon.core.target import LOGP_SIGNATURE
 from pymc_kameleon.model.gathering import in_turn
 from pymc_kameleon.model.python_calls import CheckedOp, WrongReturn
+
+VECTOR = LOGP_SIGNATURE.args[3]  # the type of the last argument
 
 OTHER_OUTPUTS = (
     "A black box returned outputs of another length than at the model's initial point. Let it "
@@ -88,9 +91,10 @@ def black_box_ops_silent():
 def _inner(function, *more):
     """Return where PyTensor's machine code is, and what calls it, for arguments of these types.
 
-    Its disk cache holds this code. Linked into ours, it would be compiled again for each step.
-    What it caches takes ``*arguments``.
+    Linked into ours it would be compiled again for each step. What it caches takes ``*arguments``.
     """
+    if not in_numba(function):
+        return 0, lambda address, arguments: [np.asarray(part) for part in function(*arguments)]
     if not isinstance(function.vm.jit_fn, compiler.CPUDispatcher):
         linker = type(function.maker.linker).__name__
         raise TypeError(f"{linker} compiles nothing that transitions can call, as numba does.")
@@ -102,22 +106,23 @@ def _inner(function, *more):
     return address, call
 
 
+def _entry(function, caller):
+    """Return an entry point of what calls a PyTensor function, as machine code or in Python."""
+    return entry_jit(caller, LOGP_SIGNATURE) if in_numba(function) else python_entry(caller)
+
+
 def logp_entry(function):
     """Return an entry point that computes the log-density."""
-    if not in_numba(function):
-        return _python_logp_entry(function)
     address, call = _inner(function)
 
     def logp(x, data, shapes, gradient):
         return call(address, (x, data, shapes))[0].item()
 
-    return entry_jit(logp, LOGP_SIGNATURE)
+    return _entry(function, logp)
 
 
 def logp_and_gradient_entry(function):
     """Return an entry point that computes both, and writes the gradient."""
-    if not in_numba(function):
-        return _python_logp_entry(function)
     address, call = _inner(function)
 
     def logp(x, data, shapes, gradient):
@@ -125,22 +130,11 @@ def logp_and_gradient_entry(function):
         linalg.copy(slope, gradient)
         return value.item()
 
-    return entry_jit(logp, LOGP_SIGNATURE)
+    return _entry(function, logp)
 
 
 def logp_and_outputs_entry(function):
     """Return an entry point that computes the log-density, and writes the black boxes' outputs."""
-    if not in_numba(function):
-
-        def logp_in_python(x, data, shapes, outputs):
-            value, found = function(x, data, shapes)
-            if found.size != outputs.size:
-                raise WrongReturn(OTHER_OUTPUTS)
-            outputs[:] = found
-            return float(value)
-
-        return python_entry(logp_in_python)
-
     address, call = _inner(function)
 
     def logp(x, data, shapes, outputs):
@@ -150,14 +144,11 @@ def logp_and_outputs_entry(function):
         linalg.copy(found, outputs)
         return value.item()
 
-    return entry_jit(logp, LOGP_SIGNATURE)
+    return _entry(function, logp)
 
 
 class _InPython:
-    """A function that compiled code calls by its number: numba would call a copy, from a pickle.
-
-    Not every function of PyTensor can be made again from that.
-    """
+    """A function that compiled code calls by its number: numba would call a pickled copy."""
 
     known, numbers = WeakValueDictionary(), count()
 
@@ -186,27 +177,9 @@ def python_entry(function):
     return entry
 
 
-def _python_logp_entry(function):
-    def logp(x, data, shapes, gradient):
-        values = function(x, data, shapes)
-        if gradient.size:
-            gradient[:] = values[1]
-        return float(values[0])
-
-    return python_entry(logp)
-
-
 def vector_entry(function):
     """Return a function that replaces its last argument; a graph may take that as an input."""
-    if not in_numba(function):
-
-        def vector_in_python(x, data, shapes, v):
-            v[:] = function(x, data, shapes, v)[0]
-            return 0.0
-
-        return python_entry(vector_in_python)
-
-    address, call = _inner(function, LOGP_SIGNATURE.args[3])
+    address, call = _inner(function, VECTOR)
 
     def vector(x, data, shapes, v):
         found = call(address, (x, data, shapes, v))[0]
@@ -215,7 +188,7 @@ def vector_entry(function):
         linalg.copy(found, v)
         return 0.0
 
-    return entry_jit(vector, LOGP_SIGNATURE)
+    return _entry(function, vector)
 
 
 # ---- a log-density without its black boxes: its last argument is the tape of simulator_logp.py ---
@@ -223,18 +196,7 @@ def vector_entry(function):
 
 def inputs_entry(q, p, function):
     """Return an entry point that computes x of y: function(x, data, shapes, y)."""
-    if not in_numba(function):
-
-        def inputs_in_python(x, data, shapes, tape):
-            found = function(x, data, shapes, tape[:q])[0]
-            if found.size != p:
-                raise ValueError(OTHER_INPUTS)
-            tape[q : q + p] = found
-            return 0.0
-
-        return python_entry(inputs_in_python)
-
-    address, call = _inner(function, LOGP_SIGNATURE.args[3])
+    address, call = _inner(function, VECTOR)
 
     def inputs(x, data, shapes, tape):
         found = call(address, (x, data, shapes, tape[:q]))[0]
@@ -243,21 +205,13 @@ def inputs_entry(q, p, function):
         linalg.copy(found, tape[q : q + p])
         return 0.0
 
-    return entry_jit(inputs, LOGP_SIGNATURE)
+    return _entry(function, inputs)
 
 
 def density_entry(q, p, function):
     """Return one that computes log π, ȳ and z̄ of y: function(x, data, shapes, y)."""
     y_bar, z_bar = q + p, 2 * (q + p)
-    if not in_numba(function):
-
-        def density_in_python(x, data, shapes, tape):
-            value, tape[y_bar : y_bar + q], tape[z_bar:] = function(x, data, shapes, tape[:q])
-            return float(value)
-
-        return python_entry(density_in_python)
-
-    address, call = _inner(function, LOGP_SIGNATURE.args[3])
+    address, call = _inner(function, VECTOR)
 
     def density(x, data, shapes, tape):
         value, by_y, by_z = call(address, (x, data, shapes, tape[:q]))
@@ -265,24 +219,13 @@ def density_entry(q, p, function):
         linalg.copy(by_z, tape[z_bar:])
         return value.item()
 
-    return entry_jit(density, LOGP_SIGNATURE)
+    return _entry(function, density)
 
 
 def pullback_entry(q, p, function):
     """Return one that adds the pullback of x̄ to ȳ and z̄: function(x, data, shapes, y, x̄)."""
     y_bar, x_bar, z_bar = q + p, 2 * q + p, 2 * (q + p)
-    if not in_numba(function):
-
-        def pullback_in_python(x, data, shapes, tape):
-            by_y, by_z = function(x, data, shapes, tape[:q], tape[x_bar:z_bar])
-            tape[y_bar:x_bar] += by_y
-            tape[z_bar:] += by_z
-            return 0.0
-
-        return python_entry(pullback_in_python)
-
-    vector = LOGP_SIGNATURE.args[3]
-    address, call = _inner(function, vector, vector)
+    address, call = _inner(function, VECTOR, VECTOR)
 
     def pullback(x, data, shapes, tape):
         by_y, by_z = call(address, (x, data, shapes, tape[:q], tape[x_bar:z_bar]))
@@ -292,7 +235,7 @@ def pullback_entry(q, p, function):
             tape[z_bar + i] += by_z[i]
         return 0.0
 
-    return entry_jit(pullback, LOGP_SIGNATURE)
+    return _entry(function, pullback)
 
 
 def in_numba(function):

@@ -14,15 +14,7 @@ ERRORS, LATE = 0, 1
 
 
 class Rejected(Exception):
-    """A black box has failed, and says that its parameters are impossible then.
-
-    Parameters
-    ----------
-    kind : int
-        `ERRORS` or `LATE`.
-    why : str
-        What it has done, for a sentence about the likelihood.
-    """
+    """A black box has failed, of kind `ERRORS` or `LATE`, so its parameters are impossible."""
 
     def __init__(self, kind, why):
         super().__init__(why)

@@ -60,22 +60,8 @@ _log = logging.getLogger("pymc_kameleon")
 class Compiled:
     """A PyTensor function of (x, data, shapes), perhaps of v too, as machine code.
 
-    Parameters
-    ----------
-    function : PyTensor function
-    entry_for : callable
-        Returns an entry point with `LOGP_SIGNATURE` that calls it.
-
-    Attributes
-    ----------
-    entry : callable
-        From Python.
-    address : int
-        For compiled code.
-    checked_ops : list of CheckedOp
-        What numba calls through Python.
-    holds_gil : bool
-        Whether Python is called, so that threads wait for each other.
+    `entry_for` returns its `entry` point with `LOGP_SIGNATURE`, whose `address` is for compiled
+    code. `checked_ops` are what numba calls through Python; then `holds_gil` is true.
     """
 
     def __init__(self, function, entry_for):
@@ -108,10 +94,7 @@ class Compiled:
 
 
 class Said:
-    """Names of Ops that are known to run through Python: PyTensor no longer warns of them.
-
-    It would with each function that it compiles, as PyMC for each chain, and each worker process.
-    """
+    """Names of Ops that are known to run through Python: PyTensor no longer warns of them."""
 
     def __init__(self, names):
         self.names = names
@@ -145,23 +128,7 @@ class ModelFunctions:
     All value variables are raveled into one vector, discrete ones included; all shared variables
     (``pm.Data``) into another. So the compiled functions have the same type for every model, and
     new data need no new compilation. Another step for an unchanged model takes them over.
-
-    Parameters
-    ----------
-    value_vars : list
-        All value variables, in the order of the vector.
-    initial_point : dict
-        Gives their shapes.
-    results : list of pytensor variables
-        What is computed from them.
-
-    Attributes
-    ----------
-    shapes : list of tuple
-        Shapes of the value variables.
-    digest : bytes
-        Fingerprint of the data.
-    functions : list of Compiled
+    `functions`, a list of Compiled, compute `results`.
     """
 
     what: ClassVar[str]
@@ -223,14 +190,9 @@ class ModelFunctions:
         self._shapes = np.array([n for value in values for n in value.shape], np.int64)
 
     def _compile_once(self, model, depends_on, make_graphs, compile_kwargs):
-        """Set `functions`: those of an earlier step if the model has not changed since.
+        """Set `functions`: those of an earlier step if what they depend on has not changed since.
 
-        Parameters
-        ----------
-        depends_on : tuple
-            What else they depend on, besides the results.
-        make_graphs : callable
-            Returns (further inputs, outputs, entry_for) of each.
+        `make_graphs` returns (further inputs, outputs, entry_for) of each.
         """
         depends_on = (type(self), self.value_vars, self.shapes, depends_on, _surroundings())
         depends_on += (dict(compile_kwargs), _constants(self.results))
@@ -312,17 +274,10 @@ def _say_what_is_python(model, functions):
 
 
 class ModelLogp(ModelFunctions):
-    """The log-density of a model, for the transitions of one step; call `compiled` before others.
+    """The log-density of a model, for a step, whose `own` variables come first; see `compiled`.
 
     Parameters
     ----------
-    model : pm.Model
-    own : list of value variables
-        Those that the step moves; they come first in the vector.
-    initial_point : dict
-        Gives the shapes of the value variables.
-    compile_kwargs : dict
-        Passed to ``pymc.pytensorf.compile``.
     region : (2, d) float64
         Where the step's own variables may be; elsewhere the log-density is -inf.
     derivatives : int
@@ -330,24 +285,16 @@ class ModelLogp(ModelFunctions):
 
     Attributes
     ----------
-    point : (n,) float64
-        Where the transitions evaluate it.
-    evaluated_at : (n,) float64
-        Where it was evaluated last; `point` itself if compiled code did so.
+    point, evaluated_at : (n,) float64
+        Where the transitions evaluate it, and where it was evaluated last.
     count : (2,) int64
         Number of evaluations, here and in compiled code, and of those there that were +inf.
     rng : numpy.random.Generator or None
         Generator of the chain, for the seed of an estimate; without one, the seed stays as it is.
     gradient : (d,) or (0,) float64
-        Gradient with respect to the step's own variables, where it was evaluated last.
-    watch : Watch
-        What the chain has seen of it, if it calls Python.
-    rule : Rule
-        What is done about evaluations that fail.
+        By the step's own variables, where it was evaluated last.
     failure : str
         What the last evaluation has done, if it was rejected for that.
-    n_trials : int
-        Evaluations of the model when it was made.
     """
 
     what, kind_of_box, n_trials = "The model's log-density", Noted, 0
@@ -490,27 +437,10 @@ class ModelLogp(ModelFunctions):
 class ModelOutputs(ModelFunctions):
     """What is kept of each draw: free variables on their natural scale, and deterministics.
 
-    Parameters
-    ----------
-    model : pm.Model
-    names : list of str
-        Names of some of its ``unobserved_value_vars``.
-    initial_point : dict
-        Where their shapes are computed.
-    compile_kwargs : dict
-        Passed to ``pymc.pytensorf.compile``.
-    known : tuple of Note, optional
-        What black boxes have returned at the initial point.
-
-    Attributes
-    ----------
-    recalls : bool
-        Whether it depends on black boxes, of whose calls notes should be taken.
-    own_calls : dict
-        Black boxes that it has to call itself for each draw, as the log-density does not, each with
-        the names of what it is for.
-    looped : list of str
-        Black boxes in loops of PyTensor, of whose calls no notes are taken.
+    `names` are some of the model's ``unobserved_value_vars``, and `known` Notes of the initial
+    point. It `recalls` if it depends on black boxes, of whose calls notes should be taken.
+    `own_calls` are those that it has to make for each draw, and `looped` black boxes in loops,
+    which are not noted.
     """
 
     what, kind_of_box = "What is kept of each draw", Recalled

@@ -1,10 +1,8 @@
 """Calls of black boxes by tasks in several threads: at the same time, or those of all in one.
 
-Chains whose model calls Python may be in threads. Their transitions are machine code, and several
-run at a time. What they call in Python is done in turn, because that is not safe in several
-threads: Ops, users' and those that check them, may keep things. A task that calls the function of a
-black box leaves its turn to others. All that it then goes on with is its own, as machine code keeps
-nothing that belongs to the model.
+Chains whose model calls Python may be in threads. Machine code runs at the same time; what it calls
+in Python is done in turn, as Ops may keep things. A task that calls the function of a black box
+leaves its turn to others.
 
 * Where a user passes an executor (evaluators.py), that calls functions, several at the same time.
 * Without one (`Gathering`), a call of a batched black box waits until each of the others has called
@@ -30,10 +28,7 @@ NEVER = -1
 
 @contextmanager
 def no_turns():
-    """Let what Python computes meanwhile neither take a turn nor leave it.
-
-    That is for black boxes inside of other functions or Ops, which are in the middle of a call.
-    """
+    """Let what Python computes inside of a call neither take a turn nor leave it."""
     token = gathering.set(None)
     try:
         yield
@@ -92,13 +87,19 @@ class Turns:
         """Whether it is the turn of this thread's task."""
         return self._holder == threading.get_ident()
 
-    def call(self, op, inputs):
-        """Return the outputs of a black box, which others may call meanwhile."""
+    @contextmanager
+    def left(self):
+        """Leave the turn to others meanwhile."""
         self.leave()
         try:
-            return op.compute(inputs)
+            yield
         finally:
             self.take()
+
+    def call(self, op, inputs):
+        """Return the outputs of a black box, which others may call meanwhile."""
+        with self.left():
+            return op.compute(inputs)
 
     def run(self, function, timeout, arguments):
         """Return what a function returns."""
@@ -112,13 +113,7 @@ class Turns:
 
 
 class Gathering(Turns):
-    """Turns in which calls of batched black boxes are made together.
-
-    Parameters
-    ----------
-    ops : set of Batched
-        Those that machine code calls. What PyTensor's own functions call is not safe in threads.
-    """
+    """Turns in which calls of batched black boxes, those `ops`, are made together."""
 
     def __init__(self, ops):
         super().__init__()
@@ -131,11 +126,8 @@ class Gathering(Turns):
         if op not in self.ops:
             return op.compute(inputs)
         call = _Call(op, inputs)
-        self.leave()
-        try:
+        with self.left():
             self._make(call)
-        finally:
-            self.take()
         if isinstance(call.outcome, BaseException):
             raise call.outcome
         return call.outcome
@@ -160,10 +152,7 @@ class Gathering(Turns):
 
     @contextmanager
     def of(self, n):
-        """Let calls be made as soon as there are n: as many as there are tasks that have not ended.
-
-        Only while the run waits for these: else it may be about to begin others.
-        """
+        """Let calls be made as soon as there are n, which is how many tasks the run waits for."""
         self._want(n)
         try:
             yield
@@ -207,11 +196,8 @@ def out_of_turn(machine_code):
         turns = gathering.get()
         if turns is None:
             return machine_code(*arguments)
-        turns.leave()
-        try:
+        with turns.left():
             return machine_code(*arguments)
-        finally:
-            turns.take()
 
     return run
 

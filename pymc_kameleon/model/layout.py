@@ -11,29 +11,11 @@ MOST_IN_WORDS = 8
 
 
 class Layout:
-    """Which number is which, for a step that moves some variables of a model.
+    """Which number is which, for a step that moves some variables of a model, its `own`.
 
     A chain's point has all value variables, raveled in the model's order. The step has an order of
-    its own: first the variables that it moves, whose numbers are its coordinates, then the others.
-
-    Parameters
-    ----------
-    model : pm.Model
-    own : list of value variables
-        Those that the step moves.
-    initial_point : dict
-        Gives the shapes of all value variables.
-
-    Attributes
-    ----------
-    shapes : dict
-        Shapes of the step's own variables, by name.
-    d : int
-        Number of coordinates.
-    covers_all : bool
-        Whether the step moves all variables of the model.
-    places : (n,) int64
-        Where the numbers, in the step's order, are in the chain's point.
+    its own: first the variables that it moves, with these `shapes`, whose d numbers are its
+    coordinates, then the others; `places` tells where these numbers are in the chain's point.
     """
 
     def __init__(self, model, own, initial_point):
@@ -86,18 +68,7 @@ class Layout:
         return [name for variable in self.shapes.items() for name in elements(*variable)]
 
     def region_array(self, region):
-        """Return least and largest value of each coordinate, (2, d).
-
-        Parameters
-        ----------
-        region : dict
-            Name of a variable -> (low, high), each a number or of its shape.
-
-        Raises
-        ------
-        ValueError
-            For other names, impossible shapes, or unless low < high everywhere.
-        """
+        """Return least and largest value of each coordinate, (2, d), by a user's `region`."""
         if not isinstance(region, dict):
             raise ValueError(f"region must be a dict of names and (low, high), not {region!r}.")
         unknown = [name for name in region if name not in self.shapes]
@@ -134,21 +105,7 @@ def split_name(element):
 
 
 def own_variables(sampler, vars, model):
-    """Return the value variables that a step moves.
-
-    Parameters
-    ----------
-    sampler : str
-        Its name, for messages.
-    vars : list of variables or names, a single one, or None
-        As the user gave them; None for all continuous ones.
-    model : pm.Model
-
-    Raises
-    ------
-    ValueError
-        If there are none, or some are unknown, discrete, or named twice.
-    """
+    """Return the value variables that a step moves: the user's `vars`, or all continuous ones."""
     if vars is None:
         own = list(model.continuous_value_vars)
         if not own:
@@ -193,13 +150,7 @@ def _value_variable(sampler, var, model):
 
 
 def checked_point(point, model):
-    """Return an initial point as arrays by name.
-
-    Raises
-    ------
-    ValueError
-        Unless it is a dict of numbers of the right shape for all value variables.
-    """
+    """Return an initial point as arrays by name; raise a ValueError for an impossible one."""
     if not isinstance(point, Mapping):
         raise ValueError(f"initial_point must be a dict of names and values, not {point!r}.")
     missing = [var.name for var in model.value_vars if var.name not in point]

@@ -43,8 +43,8 @@ REPEATABLE = 1e-6
 def noise_seed(model=None):
     """Return the seed of an estimated likelihood, an integer that becomes part of the model.
 
-    Samplers with ``pseudo_marginal=True`` draw it anew, between 0 and 2**53, before each
-    evaluation, so an estimator has to draw all its random numbers from it.
+    Samplers with ``pseudo_marginal=True`` draw it before each evaluation, so an estimator has to
+    draw all its random numbers from it.
 
     Parameters
     ----------
@@ -54,9 +54,8 @@ def noise_seed(model=None):
     Returns
     -------
     pytensor variable
-        A scalar int64, in the model as "noise_seed"; ``np.random.default_rng(int(seed))`` takes it
-        in an `Op`. It is one for all estimates of a model: two of them are independent if they take
-        it as ``default_rng([int(seed), 0])`` and ``[int(seed), 1]``.
+        A scalar int64, in the model as "noise_seed", one for all its estimates: two of them are
+        independent if they take it as ``default_rng([int(seed), 0])`` and ``[int(seed), 1]``.
 
     Raises
     ------
@@ -87,11 +86,7 @@ def noise_seed(model=None):
 
 
 def target_accept(d):
-    """Return the acceptance rate that scales are tuned to, whatever the dimension.
-
-    With a normal log-estimate, a random walk moves at least 85 % as far, squared, as with the best
-    scale if v is between 0.25 and 3.3, in many dimensions, and 75 % for v from 2 to 4, in one.
-    """
+    """Return the acceptance rate that scales are tuned to, near the best one for 0.25 < v < 4."""
     return 0.1
 
 

@@ -1,8 +1,7 @@
 """All that we take from inside PyMC, and PyMC's log as we use it.
 
-PyMC may move or change these parts in any minor version. The rest of the package knows what
-``import pymc as pm`` offers, and this file. It looks for each part; one that only a feature needs
-may be missing, which is told where the feature is used.
+PyMC may move or change these parts in any minor version. A part that only a feature needs may be
+missing, which is told where the feature is used.
 """
 
 import logging
@@ -40,12 +39,7 @@ except ImportError as error:
 
 
 class Missing:
-    """Stands for a part that this PyMC does not have; who uses it is told which feature needs it.
-
-    Parameters
-    ----------
-    part, feature : str
-    """
+    """Stands for a part that this PyMC does not have, and says which feature needs it if used."""
 
     def __init__(self, part, feature):
         self._said = f"{PYMC} has no {part}, which is needed for {feature}."
@@ -137,14 +131,7 @@ _log.addHandler(ToPyMC())
 
 
 class Problems(str):
-    """The warnings of a chain, for the logger that PyMC passes them to.
-
-    Attributes
-    ----------
-    heading : str
-        Which step says it.
-    problems : list of str
-    """
+    """The `problems` of a chain, a list, for PyMC's logger; its `heading` says which step."""
 
     @classmethod
     def of(cls, heading, problems):
@@ -155,11 +142,7 @@ class Problems(str):
 
 
 class OncePerRun(logging.Filter):
-    """Drops what another chain of the same run of ``pm.sample`` has warned of already.
-
-    PyMC logs the warnings of all chains in the parent process. A run is there as long as its bar,
-    which alone holds what a step made to update it.
-    """
+    """Drops what another chain of the same run, as long as its bar is there, has warned of."""
 
     def __init__(self):
         super().__init__()
@@ -188,14 +171,7 @@ _once_per_run = OncePerRun()
 
 
 class DrawStats(dict):
-    """Statistics of a draw, all of which PyMC records.
-
-    Attributes
-    ----------
-    mean_accept : float
-    stuck : bool
-        For the progress bar, which is in another process where chains are.
-    """
+    """Statistics of a draw, all recorded; `mean_accept` and `stuck` are for the progress bar."""
 
 
 class Number(ProgressColumn):
@@ -222,10 +198,7 @@ def progress_bar_of(step, n_chains):
 
 
 def progress_update(titles):
-    """Return the function that puts the statistics of a draw, DrawStats, into the columns.
-
-    PyMC asks for it when a run begins, and holds it until the run ends.
-    """
+    """Return the function that puts the statistics of a draw, DrawStats, into the columns."""
     accept, scale = titles
 
     def update_stats(stats):

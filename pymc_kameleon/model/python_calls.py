@@ -1,17 +1,14 @@
 """Ops that numba calls through Python: what they return is looked at, what they raise explained.
 
-numba looks at sizes alone. It would read the bits of an integer as a float, and end Python at an
-array of more dimensions than declared. And an Op that writes into its input changes what other
-parts of the model compute from it.
+numba looks at sizes alone: it would read the bits of an integer as a float. And an Op that writes
+into its input changes what other parts of the model compute from it.
 """
 
 import logging
-import re
 import traceback
 from pathlib import Path
 
 import numpy as np
-from pytensor.compile.ops import FromFunctionOp
 from pytensor.tensor import TensorType
 
 from pymc_kameleon.model.gathering import in_turn, perform
@@ -36,13 +33,7 @@ class WrongReturn(TypeError):
 
 
 class WorkerTraceback(Exception):
-    """The traceback of another process, as text.
-
-    Attributes
-    ----------
-    lines : list of (str, int, str)
-        File, number and function of each line.
-    """
+    """The traceback of another process, as text; `lines` are (file, number, function) of each."""
 
     def __init__(self, text, lines=()):
         super().__init__(text)
@@ -53,17 +44,7 @@ class WorkerTraceback(Exception):
 
 
 class CheckedOp:
-    """An Op in whose place numba calls this, with the same results.
-
-    Parameters
-    ----------
-    op : Op
-
-    Attributes
-    ----------
-    shapes : tuple of tuple
-        Shapes that it returned last.
-    """
+    """An Op in whose place numba calls this, with the same results; `shapes` are the last ones."""
 
     def __init__(self, op):
         self.op, self.shapes = op, ()
@@ -81,7 +62,7 @@ class CheckedOp:
         looks = self._can_look(inputs)
         before = [value.tobytes() for value in inputs] if looks else None
         self._calls += 1
-        self._perform(node, inputs, storage)
+        perform(self.op, node, inputs, storage)
         for out, place in zip(node.outputs, storage, strict=True):
             declared, value = out.type, place[0]
             if not isinstance(declared, TensorType):
@@ -92,20 +73,6 @@ class CheckedOp:
         self.shapes = tuple([np.shape(place[0]) for place in storage])
         if looks and [value.tobytes() for value in inputs] != before:
             self._give_back(inputs, before, storage)
-
-    def _perform(self, node, inputs, storage):
-        try:
-            perform(self.op, node, inputs, storage)
-        except AssertionError as error:
-            *_, (file, _, name) = _lines(error)
-            code = FromFunctionOp.perform.__code__
-            if (file, name) == (code.co_filename, code.co_name):  # it does not say what it counts
-                raise WrongReturn(
-                    f"{self} returned a list or tuple of another length than that of its otypes, "
-                    f"{len(node.outputs)}. Let it return an array, such as np.asarray(..., "
-                    "dtype=...), or one for each of them."
-                ) from None
-            raise
 
     def _can_look(self, inputs):
         if self._writes or self._may_write:
@@ -160,35 +127,9 @@ def _in_words(declared):
 
 # ---- what an Op raises --------------------------------------------------------------------------
 
-NUMERICAL = re.compile(
-    r"converge|diverge|singular|definite|overflow|underflow|\binfs?\b|\bnans?\b|integrat|solver|"
-    r"step ?size|tolerance|stiff|numeric|ill.?condition|domain error|iterations",
-    re.IGNORECASE,
-)
-"""What solvers say, or are called, that fail because of the parameters."""
-
-MISTAKES = (
-    *(TypeError, LookupError, AttributeError, NameError, ImportError, NotImplementedError),
-    *(RecursionError, SyntaxError),
-)
-"""Exceptions that parameters seldom cause."""
-
 
 def advice(error, ops):
-    """Return what helps against an exception of a likelihood that Python is called for.
-
-    Parameters
-    ----------
-    error : BaseException
-        With its traceback.
-    ops : list of CheckedOp
-        Those of the model.
-
-    Returns
-    -------
-    str
-        It goes on with a sentence that says where it was.
-    """
+    """Return what helps against an exception of a likelihood, after a sentence that says where."""
     if not isinstance(error, Exception) or isinstance(error, WrongReturn | NotHere):
         return ""
     if isinstance(error, MemoryError):
@@ -201,16 +142,11 @@ def advice(error, ops):
             f". The {kind} comes from the model around what Python computes{known}: do the shapes "
             "fit there?"
         )
-    said = f"{kind}: {error}"
-    reject = 'let it return NaN instead, or pass on_error="reject" to pk.black_box: then the point'
-    if isinstance(error, ArithmeticError | np.linalg.LinAlgError | Warning) or (
-        not isinstance(error, MISTAKES) and NUMERICAL.search(said)
-    ):
-        return f". If the likelihood raises this, {reject} is rejected"
-    what = f". The {kind} was raised by {place}"
-    if isinstance(error, MISTAKES) or (isinstance(error, AssertionError) and not str(error)):
-        return f"{what}: this looks like a mistake there, which a call by hand would show"
-    return f"{what}. If these parameters are to blame, {reject} is rejected"
+    return (
+        f". The {kind} was raised by {place}. If that is no mistake, and these parameters are to "
+        'blame, let it return NaN instead, or pass on_error="reject" to pk.black_box: then the '
+        "point is rejected"
+    )
 
 
 def _place(error):

@@ -1,7 +1,6 @@
 """Calls of black boxes in the graph of a model's log-density: which they are, and of what inputs.
 
-What is known of a call by evaluation, shapes and values near the initial point, it asks of a
-`start`, that of simulators.py, where symbols are, too.
+Shapes and values near the initial point are those of `start`, as in simulators.py, with symbols.
 """
 
 from hashlib import sha256
@@ -32,13 +31,7 @@ worth more that calls of the same function share an emulator."""
 
 
 class NotEmulated(ValueError):
-    """Why a model's black boxes cannot be emulated, a sentence for the user.
-
-    Attributes
-    ----------
-    n_trials : int
-        How often the model was evaluated to find that out.
-    """
+    """Why a model's black boxes cannot be emulated, after `n_trials` evaluations of it."""
 
     n_trials = 0
 
@@ -225,9 +218,8 @@ class Call(NamedTuple):
     def with_coordinates(self, start):
         """Return it with coordinates of z as inputs, if these are fewer than its own.
 
-        Of a field on a grid, say, computed from some coefficients. Inputs that are always the same
-        as another one, or constant, do not count, unless they are many: a parameter that is
-        repeated for each trial would be an input for each.
+        Inputs that equal others count once, unless they are many: a parameter that is repeated for
+        each trial would be an input for each.
         """
         mixed = any(not v.dtype.startswith("float") for v in self.variables)
         if self.level or self._batch_ndim or mixed:

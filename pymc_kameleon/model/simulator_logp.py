@@ -60,22 +60,7 @@ class Tape(NamedTuple):
 
 
 class SimulatorLogp(ModelLogp):
-    """A ModelLogp whose `gradient` (Q,) is what the black boxes returned where it was evaluated.
-
-    Parameters
-    ----------
-    model, own, initial_point, compile_kwargs, region
-        As of ModelLogp.
-
-    Attributes
-    ----------
-    simulators : Simulators
-
-    Raises
-    ------
-    NotEmulated
-        If the model has no black boxes that can be emulated.
-    """
+    """A ModelLogp whose `gradient` (Q,) is what black boxes returned where it was evaluated."""
 
     def __init__(self, model, own, initial_point, compile_kwargs, region):
         logp = model.logp()
@@ -118,10 +103,7 @@ class SimulatorLogp(ModelLogp):
                 raise NotEmulated("numba cannot compile the model around its black boxes.")
 
     def _check_outputs(self, y, initial_point):
-        """Raise NotEmulated if the log-density is linear in a box's outputs, or ignores them.
-
-        Where they are large it may also be linear in log-likelihoods that are mixed with outliers'.
-        """
+        """Raise NotEmulated if the log-density is linear in a box's outputs, or ignores them."""
         rng = np.random.default_rng(0)
         start = np.concatenate([np.ravel(initial_point[var.name]) for var in self.value_vars])
         starts = start + np.zeros((2, 1))

@@ -1,16 +1,14 @@
 """Black boxes cut out of a model's log-density, so that an emulator can take their place.
 
-A model has ``mu = simulator(theta)`` in its likelihood. Between the parameters and the simulator,
-and between its outputs and the log-density, everything is known, with its gradient. So the graph
-is cut at the simulator's inputs and outputs.
+Between the parameters and a simulator, and between its outputs and the log-density, everything is
+known, with its gradient. So the graph is cut at the simulator's inputs and outputs.
 
 Symbols: z all value variables raveled, x (P,) the inputs of all calls of black boxes that depend on
-z, y (Q,) their outputs. The cut gives x(z, y), as a black box may feed another one, and
-log π(z, y), which is the model's log-density where y is what the black boxes return.
+z, y (Q,) their outputs. The cut gives x(z, y), as a black box may feed another one, and log π(z,
+y), which is the model's log-density where y is what the black boxes return.
 
-A *box* is a black box with certain constants: numbers, data, and integers that do not depend on z.
-It may be applied several times, and each *application* takes the next p numbers of x and the next q
-of y. What ``pt.vectorize`` has made of a black box has an application for each of its rows.
+A *box* is a black box with certain constants, which do not depend on z. Each *application* of it
+takes the next p numbers of x and the next q of y; ``pt.vectorize`` makes one for each row.
 """
 
 from typing import NamedTuple
@@ -75,21 +73,7 @@ class Cut(NamedTuple):
 
 
 def simulators_of(model, own, initial_point):
-    """Return the Simulators of a model, which is called at its initial point, or near it.
-
-    Parameters
-    ----------
-    model : pm.Model
-    own : list of value variables
-        Those that a step moves.
-    initial_point : dict
-        Values of all value variables.
-
-    Raises
-    ------
-    NotEmulated
-        If there are none, or not all of them can be emulated.
-    """
+    """Return the Simulators of a model, called near its initial point, or raise NotEmulated."""
     return cut_of(model, model.logp(), own, initial_point).simulators
 
 
@@ -149,10 +133,7 @@ def returns_loglikelihood(name):
 
 
 def _merged(logp):
-    """Return a graph in which what is computed twice, a black box too, is computed once.
-
-    PyMC has brought parts of it into PyTensor's canonical form, but not what potentials depend on.
-    """
+    """Return a graph in which what is computed twice, a black box too, is computed once."""
     inputs = [var for var in graph_inputs([logp]) if not isinstance(var, Constant)]
     graph = FunctionGraph(inputs, [logp], copy_inputs=False, copy_orphans=False)
     rewrite_graph(graph, include=("canonicalize",))
@@ -194,19 +175,7 @@ def _table(calls, start):
 
 
 class _Start:
-    """Values of calls at the initial point, where black boxes are called once, and near it.
-
-    Where they raise, they are called at points around it.
-
-    Attributes
-    ----------
-    values : dict
-        Of all inputs, and of used outputs, where nothing was raised.
-    point : dict
-        The initial point.
-    n_trials : int
-        How often black boxes were called.
-    """
+    """Values of calls at the initial point or near it, after `n_trials` calls of black boxes."""
 
     def __init__(self, model, calls, point):
         self.point, self._model, self.n_trials = point, model, 0

@@ -36,8 +36,7 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
     """Draw dispersed starting points, one for each chain.
 
     With a step of your own, ``pm.sample`` starts all chains at the same point. Steps of this
-    package jump away from it while they tune; other steps do not. If no chain then explores a
-    mode, or a slow direction, R-hat cannot see that.
+    package jump away from it while they tune; of others R-hat cannot see what no chain explores.
 
     Parameters
     ----------
@@ -86,10 +85,7 @@ def initvals(chains, random_seed=None, how="jitter", model=None):
 
 
 def jittered(model, centre=None):
-    """Return a function of a seed that draws a point on the unconstrained scale.
-
-    It is near `centre`, values by name, or by default the model's initial point.
-    """
+    """Return a function of a seed that draws a point near `centre`, or a model's initial point."""
     with one_thread_compiles:
         initial_point = make_initial_point_fn(model=model) if centre is None else None
     names = [var.name for var in model.continuous_value_vars]
@@ -121,10 +117,9 @@ def starts_from_prior(model):
 
 
 def finite_point(draw, logp, rng, how, model, failures=()):
-    """Draw a point on the unconstrained scale at which the log-density is finite.
+    """Draw an unconstrained point at which the log-density is finite.
 
-    `how` is a key of `POINTS`, for the message if there is none. `failures` are what it did where
-    it was rejected for that, to which `logp` adds.
+    `how` is a key of `POINTS`; `logp` adds what it did where it was rejected to `failures`.
     """
     for _ in range(RETRIES):
         point = draw(int(rng.integers(2**30)))
@@ -162,25 +157,7 @@ def terms_that_are_not_finite(model, point):
 
 
 def starts_from_draws(posterior, model, chains):
-    """Return starts from draws: the last ones, or for more chains some that are far apart.
-
-    Parameters
-    ----------
-    posterior : Dataset
-        Draws of free variables by their names, natural or transformed, with dimensions chain, draw.
-    model : pm.Model
-    chains : int
-
-    Returns
-    -------
-    list of dict
-        Name → value, for each chain.
-
-    Raises
-    ------
-    ValueError
-        For variables that are not there, or have other labels.
-    """
+    """Return starts, dicts, from a Dataset of draws: the last ones, or some that are far apart."""
     names = {rv.name: (rv.name, model.rvs_to_values[rv].name) for rv in model.free_RVs}
     found = {
         name: next((own for own in both if own in posterior), None) for name, both in names.items()
@@ -219,25 +196,19 @@ def _with_labels_of(model, values):
     coords, dims = coords_and_dims_for_inferencedata(model)
     values = values.transpose("chain", "draw", ...)
     for dim in dims.get(values.name, ()):
-        if dim not in values.dims or dim not in coords:
-            continue  # only its length counts
-        wanted, labels = np.asarray(coords[dim]).tolist(), values.get_index(dim)
-        places = labels.get_indexer(wanted)
-        if len(wanted) != len(labels) or (places < 0).any():
-            raise ValueError(
-                f"initvals has draws of {values.name} for {dim} {labels.tolist()}, and the model "
-                f"has {wanted}: start from a result with the same labels."
-            )
-        values = values.isel({dim: places})
+        if dim in values.dims and dim in coords:  # else only its length counts
+            labels, wanted = values[dim].values.tolist(), np.asarray(coords[dim]).tolist()
+            if set(labels) != set(wanted):
+                raise ValueError(
+                    f"initvals has draws of {values.name} for {dim} {labels}, and the model has "
+                    f"{wanted}: start from a result with the same labels."
+                )
+            values = values.sel({dim: wanted})
     return values
 
 
 def prior_draws(model, layout):
-    """Return draws (n, d) of a step's variables from the prior, None if there are none.
-
-    Those that are not finite are left out. Of Gamma(0.001, 0.001), half are rounded to zero, of
-    which the logarithm is taken.
-    """
+    """Return finite draws (n, d) of a step's variables from the prior, None if there are few."""
     if any(black_boxes([rv]) for rv in model.free_RVs):
         return None
     try:

@@ -1,8 +1,7 @@
 """A log-density that calls Python, and what is seen of its evaluations.
 
-Its errors, and what takes too long, can be rejected as NaN is. That it is the same at the same
-point is looked at away from the start, too: NaN is evaluated again, the first times, and after
-announced draws a point that the chain has seen.
+Its errors, and what takes too long, can be rejected as NaN is. NaN is evaluated again, the first
+times, and so is a point that the chain has seen, after announced draws.
 """
 
 import threading
@@ -130,35 +129,15 @@ class Watch(NamedTuple):
 
 
 class Watched:
-    """The log-density of a model that calls Python, which is seen at each evaluation.
-
-    That takes some 5 to 10 µs. It has what a Compiled has.
-
-    Parameters
-    ----------
-    compiled : Compiled
-    """
-
-    holds_gil = True
+    """A Compiled log-density that calls Python, seen at each evaluation, in some 5 to 10 µs."""
 
     def __init__(self, compiled):
         self.compiled = compiled
         self._make_entry()
 
-    @property
-    def checked_ops(self):
-        """What numba calls through Python."""
-        return self.compiled.checked_ops
-
-    @property
-    def function(self):
-        """The PyTensor function."""
-        return self.compiled.function
-
-    @property
-    def python_ops(self):
-        """Names of what runs through Python, each with its Ops, a dict of lists."""
-        return self.compiled.python_ops
+    def __getattr__(self, name):
+        """Have what the Compiled has."""
+        return getattr(self.compiled, name)
 
     def _make_entry(self):
         self._local = threading.local()

@@ -4,6 +4,7 @@ from inspect import cleandoc
 from textwrap import fill
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from arviz_base import rcParams
 from arviz_base.validate import validate_dict_argument
@@ -19,15 +20,11 @@ TRANSFORMS = {"_log__": np.log, "_logodds__": logit}
 """Transforms of PyMC that need no bounds, by what they add to a variable's name."""
 
 PLOT_PARAMETERS = """\
-plot_collection : PlotCollection, optional
-    Draw into this one, instead of a new one.
 backend : str, optional
     ``"matplotlib"``, ``"bokeh"`` or ``"plotly"``; by default that of ArviZ.
 visuals : dict, optional
     Visual -> False to leave it out, or keyword arguments of what draws it.
     {}
-aes_by_visuals : dict, optional
-    Visual -> the aesthetics that it follows.
 **pc_kwargs
     To ``{}``.
 
@@ -38,15 +35,7 @@ arviz_plots.PlotCollection"""
 
 
 def documented(known, layout):
-    """Return a decorator that describes the common parameters where a docstring says so.
-
-    Parameters
-    ----------
-    known : dict
-        The visuals of the plot.
-    layout : str
-        What makes its PlotCollection.
-    """
+    """Return a decorator that describes common parameters, of visuals and arviz_plots' `layout`."""
     *names, last = [f'``"{name}"``' for name in known]
     listed = fill(f"The visuals are {', '.join(names)} and {last}.", 95, subsequent_indent="    ")
     text = PLOT_PARAMETERS.format(listed, f"arviz_plots.{layout}")
@@ -67,18 +56,7 @@ def checked_backend(backend):
 
 
 def panels_of_rows(values, texts, backend, width):
-    """Return panels side by side for the columns of a table, and the places of its rows.
-
-    Parameters
-    ----------
-    values : Dataset
-        Columns, from the lowest row on.
-    texts : dict
-        Their labels.
-    backend : str or None
-    width : float
-        Of the figure.
-    """
+    """Return panels for the columns of a Dataset, with the labels `texts`, and its rows' places."""
     from arviz_plots import PlotCollection, visuals  # takes half a second
 
     [dim], n = values.dims, len(next(iter(values.values())))
@@ -96,6 +74,15 @@ def panels_of_rows(values, texts, backend, width):
     return plots, xr.DataArray(np.arange(n), values.coords)
 
 
+def check_table(table, source, columns):
+    """Raise a TypeError unless it is a DataFrame with the columns that `source` returns."""
+    if not isinstance(table, pd.DataFrame) or not {*columns} <= {*table}:
+        raise TypeError(
+            f"This plot takes the table that {source}() returns, with the columns {[*columns]}, "
+            f"not {type(table).__name__}."
+        )
+
+
 def name_rows(data, target, names):
     """Put names at 0, 1, 2 ... of the vertical axis."""
     from arviz_plots.plot_collection import backend_from_object
@@ -104,19 +91,11 @@ def name_rows(data, target, names):
 
 
 class Style:
-    """What the caller wants of the visuals of a plot.
+    """What the caller wants of visuals; `known` are those with the aesthetics that they follow."""
 
-    Parameters
-    ----------
-    known : dict
-        Visual -> the aesthetics that it follows by default.
-    visuals, aes_by_visuals : dict or None
-        As in ArviZ.
-    """
-
-    def __init__(self, known, visuals, aes_by_visuals):
+    def __init__(self, known, visuals):
         self._visuals = validate_dict_argument(visuals, valid_keys=list(known))
-        self._aes = known | validate_dict_argument(aes_by_visuals, valid_keys=list(known))
+        self._aes = known
 
     def options(self, name, **defaults):
         """Return the keyword arguments of a visual, None if it is left out."""
@@ -142,23 +121,12 @@ class Style:
             plots.add_legend(dim, **options)
 
 
-def made(plot_collection, layout, data, backend, pc_kwargs, figure, **defaults):
-    """Return the PlotCollection to draw into, a new one by default.
-
-    Parameters
-    ----------
-    layout : {"grid", "wrap"}
-    figure : dict
-        Defaults of ``figure_kwargs``.
-    **defaults
-        Those of `pc_kwargs`.
-    """
+def made(layout, data, backend, pc_kwargs, figure, **defaults):
+    """Return a PlotCollection, a "grid" or "wrap", with these defaults and those of its figure."""
     from arviz_plots import PlotCollection  # takes half a second
 
     if "step" in pc_kwargs:
         raise TypeError("This plot takes no step: it shows all of them, or what var_names selects.")
-    if plot_collection is not None:
-        return plot_collection
     backend, options = checked_backend(backend), defaults | pc_kwargs
     options["figure_kwargs"] = figure_of(backend, pc_kwargs, **figure)
     return getattr(PlotCollection, layout)(data, backend=backend, **options)
@@ -176,13 +144,7 @@ def figure_of(backend, pc_kwargs, figsize=None, **figure):
 
 
 def beside(labels):
-    """Return how far to move what is drawn of each chain, or mode, so that they are side by side.
-
-    Parameters
-    ----------
-    labels : DataArray
-        A coordinate.
-    """
+    """Return how far to move what is drawn of each label of a coordinate, so that all are seen."""
     places = 0.7 * ((np.arange(labels.size) + 0.5) / labels.size - 0.5)
     return xr.DataArray(places, {labels.name: labels.values}, labels.name)
 
@@ -203,10 +165,7 @@ def with_labels(data, coords):
     """Return the data with these labels; raise a ValueError if there are none."""
     coords = coords or {}
     if unknown := [dim for dim in coords if dim not in data.dims]:
-        said = f"coords: there is no dimension {unknown} among {list(data.dims)}."
-        if COORDINATE in data.dims:
-            said += f" Coordinates are {data[COORDINATE].values.tolist()}."
-        raise ValueError(said)
+        raise ValueError(f"coords: there is no dimension {unknown} among {list(data.dims)}.")
     lists = {k: v if isinstance(v, slice) else np.atleast_1d(v) for k, v in coords.items()}
     try:
         return data.sel(lists)
@@ -215,20 +174,7 @@ def with_labels(data, coords):
 
 
 def learned_by(dt, what, step, var_names, coords):
-    """Return the Dataset of what one step has learned, without the step in its names.
-
-    Parameters
-    ----------
-    dt : DataTree
-    what : str
-        A variable with coordinates that it has to have.
-    step : str or None
-        What its names begin with, if several have learned that.
-    var_names : str, list of str or None
-        Variables of the model.
-    coords : dict or None
-        Labels of chains and coordinates.
-    """
+    """Return the Dataset of what one step, which has learned `what`, knows, without its name."""
     if LEARNED_GROUP not in dt.children:
         raise ValueError(
             "There is no group 'learned', which tells what tuning decided. Only pk.sample keeps "
@@ -290,10 +236,7 @@ def selected(own, var_names, coords):
 
 
 def draws_as_learned(dt, own):
-    """Return the draws of coordinates, (chain, draw, coordinate), on the scale of what was learned.
-
-    That is of the chains and coordinates of `own`.
-    """
+    """Return draws (chain, draw, coordinate) of `own`, on the scale of what was learned."""
     if "posterior" not in dt.children or not dt["posterior"].sizes.get("draw"):
         raise ValueError("The result has no draws after tuning: go on with pk.resume(dt).")
     posterior = dt["posterior"].to_dataset().sel(chain=own["chain"])

@@ -1,9 +1,8 @@
 """A plot of what ``pk.compare_samplers`` has found."""
 
-import pandas as pd
 import xarray as xr
 
-from pymc_kameleon.plots.common import panels_of_rows
+from pymc_kameleon.plots.common import check_table, panels_of_rows
 
 TEXTS = {
     "ess_per_second": "ESS per second",
@@ -42,7 +41,7 @@ def plot_compare(table, backend=None):
     """
     from arviz_plots import visuals  # takes half a second
 
-    _check_table(table)
+    check_table(table, "pk.compare_samplers", ["ok", *TEXTS])
     shown = table[::-1]  # from below
     columns = {name: ("step", shown[name].to_numpy()) for name in TEXTS}
     values = xr.Dataset(columns, {"step": shown.index.to_list()})
@@ -56,16 +55,3 @@ def plot_compare(table, backend=None):
     limit = xr.Dataset({"disagreement": table.attrs["limit"]})
     plots.map(visuals.vline, "limit", data=limit, color="gray")
     return plots
-
-
-def _check_table(table):
-    """Raise a TypeError unless it is what ``pk.compare_samplers`` returns."""
-    if isinstance(table, pd.DataFrame) and {"ok", *TEXTS} <= {*table} and "limit" in table.attrs:
-        return
-    what = type(table).__name__
-    if isinstance(table, pd.DataFrame):
-        what = f"a DataFrame with the columns {list(table)} and attrs {list(table.attrs)}"
-    raise TypeError(
-        f"plot_compare takes the table that pk.compare_samplers() returns, and got {what}. "
-        "Of one result there are pk.plot_adaptation, pk.plot_learned and pk.plot_modes."
-    )

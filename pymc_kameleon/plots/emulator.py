@@ -7,7 +7,11 @@ from pymc_kameleon.analysis.emulator import SimulatorEmulator, emulator
 from pymc_kameleon.plots.common import Style, documented, made, result_of
 
 EMULATOR_VISUALS = {
-    **{"line": ["color", "overlay"], "best": [], "xlabel": [], "ylabel": [], "legend": []},
+    "line": ["color", "overlay"],
+    "best": [],
+    "xlabel": [],
+    "ylabel": [],
+    "legend": [],
 }
 """Visuals, and the aesthetics that they follow."""
 
@@ -18,16 +22,6 @@ MOST_IN_LEGEND = 12
 """Outputs up to which there is a legend."""
 
 
-MOST_COLOURS = 10
-"""Outputs up to which they have the usual colours; these come again after that, and so more outputs
-have colours from dark to light."""
-
-DARK_TO_LIGHT = np.array(
-    [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [223, 213, 47]]
-)
-"""Red, green and blue, as of viridis."""
-
-
 @documented(EMULATOR_VISUALS, "PlotCollection.wrap")
 def plot_emulator(
     dt,
@@ -35,10 +29,8 @@ def plot_emulator(
     *,
     inputs=None,
     outputs=None,
-    plot_collection=None,
     backend=None,
     visuals=None,
-    aes_by_visuals=None,
     **pc_kwargs,
 ):
     """Plot what each input of a simulator does to its outputs, as its emulator predicts it.
@@ -69,19 +61,18 @@ def plot_emulator(
     ...     dt = pk.sample(step=pk.EmulatorMetropolis())
     >>> plots = pk.plot_emulator(dt)  # doctest: +SKIP
     """
-    style = Style(EMULATOR_VISUALS, visuals, aes_by_visuals)
+    style = Style(EMULATOR_VISUALS, visuals)
     own = dt if isinstance(dt, SimulatorEmulator) else emulator(result_of(dt), name)
     places = _chosen("inputs", inputs, own.inputs)
     rows = _chosen("outputs", outputs, list(range(own.n_outputs)))
     data = _effects(own, places, rows).to_dataset(name="effect")
-    n, colours = len(places), {"color": _shades(len(rows))} if len(rows) > MOST_COLOURS else {}
+    n = len(places)
     plots = made(
-        *(plot_collection, "wrap", data, backend, pc_kwargs),
+        *("wrap", data, backend, pc_kwargs),
         {"figsize": (3.2 * min(4, n), 2.6 * -(-n // 4)), "sharey": True},
         cols=["input"],
         col_wrap=4,
         aes={"color": ["output"]},
-        **colours,
     )
     style.draw(plots, "line", "line_xy", data, alpha=0.9)
     facets = data.isel(output=0, place=0, plot_axis=0, drop=True)
@@ -98,18 +89,11 @@ def plot_emulator(
     return plots
 
 
-def _shades(n):
-    """Return n colours from dark to light."""
-    places = np.linspace(0, len(DARK_TO_LIGHT) - 1, n)
-    parts = [np.interp(places, np.arange(len(DARK_TO_LIGHT)), part) for part in DARK_TO_LIGHT.T]
-    return ["#{:02x}{:02x}{:02x}".format(*map(round, rgb)) for rgb in zip(*parts, strict=True)]
-
-
 def _chosen(what, wanted, known):
     """Return the places of what is wanted; raise a ValueError for what is not there."""
     if wanted is None:
         return np.arange(len(known))
-    wanted = list(np.atleast_1d(wanted).tolist())
+    wanted = np.atleast_1d(wanted).tolist()
     if unknown := [each for each in wanted if each not in known]:
         raise ValueError(f"{what}: there is no {unknown} among {known}.")
     return np.array([known.index(each) for each in wanted])

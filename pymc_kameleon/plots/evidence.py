@@ -1,9 +1,8 @@
 """A plot of what ``pk.compare_models`` has found."""
 
-import pandas as pd
 import xarray as xr
 
-from pymc_kameleon.plots.common import panels_of_rows
+from pymc_kameleon.plots.common import check_table, panels_of_rows
 
 TEXTS = {
     "log_bayes_factor": "log Bayes factor against the best\n(± 2 standard errors)",
@@ -37,7 +36,7 @@ def plot_evidence(table, backend=None):
     """
     from arviz_plots import visuals  # takes half a second
 
-    _check_table(table)
+    check_table(table, "pk.compare_models", TEXTS)
     shown = table[::-1]  # from below
     values = _dataset(shown, list(TEXTS), "{}")
     errors = _dataset(shown, list(TEXTS), "{}_error")
@@ -53,13 +52,3 @@ def plot_evidence(table, backend=None):
 def _dataset(table, names, column):
     columns = {name: ("model", table[column.format(name)].to_numpy()) for name in names}
     return xr.Dataset(columns, {"model": table.index.to_list()})
-
-
-def _check_table(table):
-    """Raise a TypeError unless it is what ``pk.compare_models`` returns."""
-    if isinstance(table, pd.DataFrame) and {*TEXTS} <= {*table}:
-        return
-    raise TypeError(
-        "plot_evidence takes the table that pk.compare_models() returns, and got "
-        f"{type(table).__name__}."
-    )

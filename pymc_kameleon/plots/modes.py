@@ -31,17 +31,11 @@ def plot_modes(
     coords=None,
     centers=None,
     group="posterior",
-    plot_collection=None,
     backend=None,
     visuals=None,
-    aes_by_visuals=None,
     **pc_kwargs,
 ):
     """Plot the modes of ``pk.mode_occupancy``: centres, weights, occupancy and jumps.
-
-    On the left is the mean of each variable in each mode. In the middle is the share of the draws
-    that a mode has, by chain and of all. On the right is the mode of each draw, with how often a
-    chain jumped.
 
     Parameters
     ----------
@@ -68,7 +62,7 @@ def plot_modes(
     ...     dt = pk.sample(step=pk.CyclicalKAM())
     >>> plots = pk.plot_modes(dt, var_names="a")
     """
-    style = Style(MODE_VISUALS, visuals, aes_by_visuals)
+    style = Style(MODE_VISUALS, visuals)
     posterior = with_labels(convert_to_dataset(opened(dt), group=group), coords)
     found = mode_occupancy(posterior, var_names=var_names, centers=centers)
     own, numbers = found.dataset, found.dataset["mode"].values
@@ -81,7 +75,7 @@ def plot_modes(
     data = xr.Dataset({"centre": centres, "share": own["share"], "draws": draws})
     names, chains = centres["label"].values, own["chain"].values
     plots = made(
-        *(plot_collection, "grid", data, backend, pc_kwargs),
+        *("grid", data, backend, pc_kwargs),
         {"figsize": (13, 1.5 + 0.4 * max(4, len(names), len(chains), len(numbers)))},
         cols=["__variable__"],
         aes={"color": ["mode"], "overlay": ["chain"]},

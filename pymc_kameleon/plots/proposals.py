@@ -38,10 +38,8 @@ def plot_proposals(
     coords=None,
     draws=6,
     step=None,
-    plot_collection=None,
     backend=None,
     visuals=None,
-    aes_by_visuals=None,
     **pc_kwargs,
 ):
     """Plot the draws of each pair of coordinates, and where 95 % of the proposals from some go.
@@ -78,7 +76,7 @@ def plot_proposals(
     """
     from arviz_plots import plot_pair  # takes half a second
 
-    style = Style(PROPOSAL_VISUALS, visuals, aes_by_visuals)
+    style = Style(PROPOSAL_VISUALS, visuals)
     dt = result_of(dt)
     own = learned_by(dt, "covariance", step, None, None)
     shown = selected(own, var_names, coords)
@@ -96,16 +94,13 @@ def plot_proposals(
     ]
     defaults = {"scatter": {"color": "gray", "alpha": 0.3, "size": 6}, "dist": {"color": "gray"}}
     passed = {name: style.options(name, **defaults.get(name, {})) for name in PAIR_VISUALS}
-    if plot_collection is None:
-        backend = checked_backend(backend)
-        size = (2.8 * len(names), 2.3 * len(names))
-        pc_kwargs["figure_kwargs"] = figure_of(backend, pc_kwargs, figsize=size)
+    backend = checked_backend(backend)
+    size = (2.8 * len(names), 2.3 * len(names))
+    pc_kwargs["figure_kwargs"] = figure_of(backend, pc_kwargs, figsize=size)
     plots = plot_pair(
         cloud.to_dataset(COORDINATE),
-        plot_matrix=plot_collection,
         backend=backend,
         visuals={name: False if options is None else options for name, options in passed.items()},
-        aes_by_visuals={k: v for k, v in (aes_by_visuals or {}).items() if k in PAIR_VISUALS},
         **pc_kwargs,
     )
     starts = xr.concat([cloud.sel(chain=c, draw=d, drop=True) for c, d in labels], "start")

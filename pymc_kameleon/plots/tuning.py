@@ -3,7 +3,6 @@
 import numpy as np
 import xarray as xr
 from arviz_base.labels import MapLabeller
-from arviz_base.validate import validate_sample_dims
 
 from pymc_kameleon.plots.common import (
     Style,
@@ -52,11 +51,8 @@ def plot_adaptation(
     *,
     var_names=None,
     coords=None,
-    sample_dims=None,
-    plot_collection=None,
     backend=None,
     visuals=None,
-    aes_by_visuals=None,
     **pc_kwargs,
 ):
     """Plot how scale, acceptance and bandwidth went in each chain, and where tuning ended.
@@ -71,8 +67,6 @@ def plot_adaptation(
         Statistics; ``"scaling"``, ``"accept_prob"`` and ``"bandwidth"`` by default.
     coords : dict, optional
         Which chains and so on.
-    sample_dims : list of str, optional
-        Those of colours, and the last one, along which there are draws.
     {common}
 
     Raises
@@ -86,25 +80,24 @@ def plot_adaptation(
     ...     dt = pk.sample(step=pk.GAM())
     >>> plots = pk.plot_adaptation(dt)
     """
-    style = Style(ADAPTATION_VISUALS, visuals, aes_by_visuals)
+    style = Style(ADAPTATION_VISUALS, visuals)
     parts, window = _statistics(result_of(dt), var_names, coords)
-    *others, along = validate_sample_dims(sample_dims, data=parts[0])
-    end = parts[0].sizes[along]
+    end = parts[0].sizes["draw"]
     if "accept_prob" in parts[0]:
-        parts = [_smoothed(part, "accept_prob", along, window) for part in parts]
-    data = xr.concat(parts, along, join="override")
-    data = data.assign_coords({along: np.arange(data.sizes[along])})
-    facets = [dim for dim in data.dims if dim not in (*others, along)]
+        parts = [_smoothed(part, "accept_prob", window) for part in parts]
+    data = xr.concat(parts, "draw", join="override")
+    data = data.assign_coords(draw=np.arange(data.sizes["draw"]))
+    facets = [dim for dim in data.dims if dim not in ("chain", "draw")]
     n = sum(int(np.prod([v.sizes[dim] for dim in facets if dim in v.dims])) for v in data.values())
     plots = made(
-        *(plot_collection, "wrap", data, backend, pc_kwargs),
+        *("wrap", data, backend, pc_kwargs),
         {"figsize": (10, 1 + 2 * n), "sharex": True},
         cols=["__variable__", *facets],
         col_wrap=1,
-        aes={"color": others} if others else {},
+        aes={"color": ["chain"]},
     )
-    style.draw(plots, "line", "line", data, xname=along, alpha=0.8)
-    first = xr.full_like(data.isel({dim: 0 for dim in (*others, along)}, drop=True), end - 0.5)
+    style.draw(plots, "line", "line", data, xname="draw", alpha=0.8)
+    first = xr.full_like(data.isel(chain=0, draw=0, drop=True), end - 0.5)
     style.draw(plots, "tuning_end", "vline", first, color="gray")
     scales = first[[name for name in first if name == "scaling"]]
     style.draw(plots, "scale", "set_yscale", scales, scale="log", store_artist=False)
@@ -115,8 +108,7 @@ def plot_adaptation(
     last = last.isel({dim: slice(-1, None) for dim in last.dims})
     text = "draw; tuning ends at the line"
     style.draw(plots, "xlabel", "labelled_x", last, text=text, store_artist=False)
-    for dim in others:
-        style.legend(plots, dim)
+    style.legend(plots, "chain")
     return plots
 
 
@@ -144,8 +136,8 @@ def _statistics(dt, var_names, coords):
     return [with_labels(part[names], coords) for part in parts], max(1, n // N_WINDOWS)
 
 
-def _smoothed(part, name, along, window):
-    mean = part[name].rolling({along: window}, min_periods=-(-window // 2)).mean()
+def _smoothed(part, name, window):
+    mean = part[name].rolling(draw=window, min_periods=-(-window // 2)).mean()
     return part.assign({name: mean})
 
 
@@ -156,12 +148,9 @@ def plot_learned(
     kind=None,
     var_names=None,
     coords=None,
-    sample_dims=None,
     step=None,
-    plot_collection=None,
     backend=None,
     visuals=None,
-    aes_by_visuals=None,
     **pc_kwargs,
 ):
     """Plot the covariances or scales that each chain has learned.
@@ -185,9 +174,6 @@ def plot_learned(
     coords : dict, optional
         Which chains and coordinates, as ``{"coordinate": ["a", "s_log__", "b[0]"]}``. A factor has
         its rows in this order.
-    sample_dims : list of str, optional
-        Dimensions over which the correlations of the draws are computed. By default all chains and
-        draws; ``["draw"]`` compares each chain with its own draws.
     step : str, optional
         Which, as ``"gam"``, if several have learned such things.
     {common}
@@ -209,31 +195,24 @@ def plot_learned(
         is_ladder = has_learned(dt, "scaling", step) and not has_learned(dt, "covariance", step)
         kind = "scaling" if is_ladder else "correlation"
     checked_choice("kind", kind, tuple(VISUALS))
-    if sample_dims is not None and kind != "correlation":
-        raise ValueError(f"sample_dims is for correlations: a {kind} has no draws.")
-    style = Style({**VISUALS[kind], "legend": []}, visuals, aes_by_visuals)
+    style = Style({**VISUALS[kind], "legend": []}, visuals)
     own = learned_by(dt, "scaling" if kind == "scaling" else "covariance", step, var_names, coords)
-    collection = plot_collection, "grid"
-    if kind == "correlation":
-        plots = _plot_correlations(dt, own, sample_dims, style, collection, backend, pc_kwargs)
-    else:
-        draw = _plot_factor if kind == "factor" else _plot_scales
-        plots = draw(own, style, collection, backend, pc_kwargs)
+    draw = {"correlation": _plot_correlations, "factor": _plot_factor, "scaling": _plot_scales}
+    plots = draw[kind](dt, own, style, backend, pc_kwargs)
     style.legend(plots, "chain")
     return plots
 
 
-def _plot_correlations(dt, own, sample_dims, style, collection, backend, pc_kwargs):
+def _plot_correlations(dt, own, style, backend, pc_kwargs):
     """Plot correlations of pairs of coordinates, learned and of the draws."""
     checked_pairs(own)
     draws = draws_as_learned(dt, own)
-    sample_dims = validate_sample_dims(sample_dims, data=draws.to_dataset(name="x"))
     other = draws.rename({COORDINATE: BIS})
-    found = _pairs(xr.corr(draws, other, sample_dims), own)
+    found = _pairs(xr.corr(draws, other, ["chain", "draw"]), own)
     learned = _pairs(_correlation(own.get("global_covariance", own["covariance"])), own)
     data = learned.to_dataset(name="correlation")
     plots = made(
-        *(*collection, data, backend, pc_kwargs),
+        *("grid", data, backend, pc_kwargs),
         {"figsize": (6, 5)},
         aes={"color": ["chain"]},
     )
@@ -263,7 +242,7 @@ def _pairs(matrix, own):
     return matrix.isel(chosen).drop_vars([COORDINATE, BIS]).assign_coords(pair=labels)
 
 
-def _plot_factor(own, style, collection, backend, pc_kwargs):
+def _plot_factor(dt, own, style, backend, pc_kwargs):
     """Plot the factor of each chain, with a stem for each number."""
     names = own[COORDINATE].values
     d, (rows, columns) = len(names), np.tril_indices(len(names))
@@ -274,7 +253,7 @@ def _plot_factor(own, style, collection, backend, pc_kwargs):
     data = xr.Dataset({"factor": (("chain", "entry"), stems.reshape(len(stems), -1))}, by_chain)
     place = xr.DataArray(np.repeat(columns, 3), dims="entry") + beside(own["chain"])
     plots = made(
-        *(*collection, data, backend, pc_kwargs),
+        *("grid", data, backend, pc_kwargs),
         {"figsize": (2 + 0.8 * d, 1.5 + 0.6 * d)},
         aes={"color": ["chain"]},
     )
@@ -291,18 +270,15 @@ def _plot_factor(own, style, collection, backend, pc_kwargs):
     return plots
 
 
-def _plot_scales(own, style, collection, backend, pc_kwargs):
+def _plot_scales(dt, own, style, backend, pc_kwargs):
     """Plot the scales of each coordinate and chain."""
     names = own[COORDINATE].values
-    data = (
-        own[["scaling"]]
-        if "trial" in own["scaling"].dims
-        else own[["scaling"]].expand_dims("trial")
-    )
+    data = own[["scaling"]]
+    data = data if "trial" in data.dims else data.expand_dims("trial")
     row = xr.DataArray(np.arange(len(names))[::-1], {COORDINATE: names}, COORDINATE)
     place = row - beside(own["chain"])
     plots = made(
-        *(*collection, data, backend, pc_kwargs),
+        *("grid", data, backend, pc_kwargs),
         {"figsize": (8, 1.2 + 0.5 * len(names))},
         aes={"color": ["chain"], "overlay": [COORDINATE]},
     )

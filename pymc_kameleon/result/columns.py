@@ -18,23 +18,7 @@ RENAMED = {"model_logp": "lp"}
 
 
 class Columns:
-    """What is kept of each draw, and how it is called.
-
-    Parameters
-    ----------
-    outputs : ModelOutputs
-    steps : list of KameleonStep
-        A statistic that several of them have gets one more dimension, as in PyMC.
-    keeps_warmup : bool
-        Whether the outputs are kept while tuning, too; statistics always are.
-    coords, dims : dict
-        Coordinates and dimensions of the outputs.
-
-    Attributes
-    ----------
-    groups : dict
-        Group -> name -> (shape, dtype).
-    """
+    """What is kept of each draw, and how it is called: `groups` of names with (shape, dtype)."""
 
     def __init__(self, outputs, steps, keeps_warmup, coords, dims):
         self._outputs, self._steps, self.coords, self.dims = outputs, steps, coords, dims
@@ -109,10 +93,7 @@ def data_of(model, columns):
 
 
 def check_names(model, columns, numbers):
-    """Raise a ValueError if there could be no result, or one that lacks a variable.
-
-    After sampling it would be too late: the draws would be lost.
-    """
+    """Raise a ValueError if there could be no result, or one that lacks a variable."""
     try:
         dims = columns.like("posterior", numbers).dims
         data_of(model, columns)

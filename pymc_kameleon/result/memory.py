@@ -7,14 +7,7 @@ from pymc_kameleon.step.groups import WARMUP_GROUPS
 
 
 class Memory:
-    """The draws of all chains, in arrays.
-
-    Parameters
-    ----------
-    columns : Columns
-    numbers : list of int
-        Numbers of the chains.
-    """
+    """The draws of all chains, with these `numbers`, in arrays."""
 
     def __init__(self, columns, numbers):
         self.columns, self._numbers = columns, numbers
@@ -45,10 +38,7 @@ class Memory:
     save = settle = flush = flush_if_due = finish = close = discard = _nothing
 
     def dataset(self, group, rows, start, stop):
-        """Return some draws of some chains, without a copy if these are neighbours.
-
-        Memory may be full when a likelihood that took all of it has ended a run.
-        """
+        """Return some draws of some chains, without a copy if these are neighbours."""
         like = self.columns.like(group, [self._numbers[row] for row in rows])
         neighbours = slice(rows[0], rows[-1] + 1)
         own = neighbours if rows == list(range(len(self._numbers)))[neighbours] else rows

@@ -36,10 +36,7 @@ def as_saved(result):
 
 
 def evaluations_given(results):
-    """Return the evaluations that results hold, a list of Datasets; raise a ValueError if none.
-
-    `results` are DataTrees or paths, or a single one, or None.
-    """
+    """Return the Datasets of evaluations that one result, several, or none hold."""
     if results is None:
         return []
     several = results if isinstance(results, list | tuple) else [results]
@@ -62,7 +59,7 @@ def evaluations_in(tree):
 def load(path):
     """Read the result of a run from the file or the store that it was written to.
 
-    That takes a moment: nothing is compiled, and no model is needed.
+    Nothing is compiled, and no model is needed.
 
     Parameters
     ----------
@@ -73,9 +70,8 @@ def load(path):
     Returns
     -------
     DataTree
-        As `pk.sample` returned it, but for the states of the chains, if it was a store:
-        ``pk.resume("run.zarr")`` goes on with these. A file is read whole, and closed. A
-        store is read where draws are needed, so that it has to stay.
+        As `pk.sample` returned it, but for the states of the chains, if it was a store. A file is
+        read whole, and closed. A store is read where draws are needed, so that it has to stay.
 
     Raises
     ------
@@ -93,10 +89,7 @@ def load(path):
 
 
 def opened(dt, model=None):
-    """Return a result, also that in the file or the store whose path is given.
-
-    And that of a trace of PyMC, of ``pm.sample(return_inferencedata=False)``, which needs a model.
-    """
+    """Return a result, also that in the file or store at a path, or of a MultiTrace of a model."""
     if isinstance(dt, pm.backends.base.MultiTrace):
         return pm.to_inference_data(dt, model=model)
     if not isinstance(dt, str | os.PathLike):

@@ -153,10 +153,7 @@ def _stack_leaves(arrays, name, leaves):
 
 
 def _refill(template, prefix, arrays, free):
-    """Return a NamedTuple like `template`, with leaves from `arrays`.
-
-    Those whose names are `free` may have another shape, of length 0, too, which files do not have.
-    """
+    """Return a NamedTuple like `template`, with leaves from `arrays`; `free` ones of any shape."""
     leaves = []
     for name, leaf in zip(template._fields, template, strict=True):
         if isinstance(leaf, tuple):

@@ -13,10 +13,7 @@ NOT_OPTIONS = {"model", "vars", "rng", "blocked"}
 
 
 def describe(step):
-    """Return sampler, variables and options of a step as JSON takes them.
-
-    The options are None if some of them are objects that cannot be stored.
-    """
+    """Return sampler, variables and options of a step as JSON takes them, or options None."""
     _, arguments = step.__getnewargs_ex__()
     try:
         given = {name: value for name, value in arguments.items() if name not in NOT_OPTIONS}
@@ -32,7 +29,7 @@ def describe(step):
 
 
 def sampler_of(result, variables):
-    """Return name and class of the sampler that moved these variables, and its options.
+    """Return name, class and options of the sampler that moved these variables.
 
     The class is None if it is not known here, the options if the result does not hold them.
     """
@@ -43,10 +40,7 @@ def sampler_of(result, variables):
 
 
 def restrictions(run):
-    """Return the regions that steps were restricted to, by value variable: (low, high) of each.
-
-    `run` is what a result of `pk.sample` says of its run.
-    """
+    """Return regions of steps, (low, high) by value variable, of what a result says of its run."""
     found = {}
     for step in json.loads(run.get("steps", "[]")):
         low, high = np.array(step["configuration"]["region"], np.float64)

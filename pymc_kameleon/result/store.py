@@ -1,8 +1,8 @@
 """The draws of a run in a Zarr store, appended while it runs.
 
-The store has the groups of a result, as PyMC's own Zarr traces have, and one more array,
-``checkpoints``, with the state of each chain. A chain's draws are written before its state, and a
-state at one blow. So whenever the process dies, each state has all its draws.
+The store has the groups of a result, and the array ``checkpoints`` with the state of each chain. A
+chain's draws are written before its state, and a state at one blow. So whenever the process dies,
+each state has all its draws.
 """
 
 import io
@@ -163,18 +163,7 @@ class Batch(NamedTuple):
 
 
 class Store:
-    """The draws of all chains, in a Zarr store; those that are not written yet, in memory.
-
-    Parameters
-    ----------
-    path : path
-    lock : FileLock
-        The lock of the store, which this run holds.
-    steps : list of KameleonStep
-    columns : Columns
-    numbers : list of int
-        Numbers of the chains.
-    """
+    """The draws of all chains, in a locked Zarr store; what is not written yet, in memory."""
 
     def __init__(self, path, lock, steps, columns, numbers):
         self.path, self._lock, self._steps = Path(path), lock, steps

@@ -26,10 +26,7 @@ ATTRIBUTE = "superchains"
 
 
 def superchains(n):
-    """Return the number of the superchain of each of n chains, (n,) int64; of as many if possible.
-
-    Those can be taken for one chain each.
-    """
+    """Return the superchain of each of n chains, (n,) int64, all of the same size if possible."""
     usual = int(np.clip(n // SIZE, min(LEAST, n), MOST))
     possible = [k for k in range(LEAST, min(MOST, n // 2) + 1) if n % k == 0]
     k = min(possible, key=lambda k: abs(k - usual), default=usual)
@@ -37,11 +34,7 @@ def superchains(n):
 
 
 def superchains_of(posterior):
-    """Return those of the chains of a Dataset of draws, (chains,) int64.
-
-    None if it has none; or if those of several chains are so few that nested R-hat tells less than
-    R-hat.
-    """
+    """Return those of the chains of draws, (chains,) int64, None if none or too few for R-hat."""
     numbers = np.array(json.loads(posterior.attrs.get(ATTRIBUTE, "[]")), np.int64)
     are_known = len(numbers) == posterior.sizes["chain"]
     return numbers if are_known and np.sum(np.bincount(numbers) > 1) >= LEAST else None
@@ -56,10 +49,7 @@ def size_of_superchains(numbers):
 
 
 def nested_r_hat(values, numbers):
-    """Return nested R-hat (q,) of values (chains, draws, q), by the numbers of the superchains.
-
-    Superchains of one chain are left out, and others have as many as the smallest of them.
-    """
+    """Return nested R-hat (q,) of values (chains, draws, q), of equal superchains of several."""
     counts = np.bincount(numbers)
     several = np.flatnonzero(counts > 1)
     size = counts[several].min()
@@ -74,10 +64,9 @@ def nested_r_hat(values, numbers):
 def are_high(r_hat, nested, numbers, n_draws):
     """Return which R-hats (q,), or nested ones (q,), are higher than those of few good draws.
 
-    Of chains that draw from the posterior, so that CORRELATION draws tell as much as an independent
-    one, R-hat of halves of m draws is about √(1 + (CORRELATION − 1)/m). The square of nested R-hat,
-    less 1, is CORRELATION over the draws of a superchain, times χ²/ν of ν degrees of freedom, by
-    one less than there are superchains.
+    If CORRELATION draws tell as much as an independent one, R-hat of halves of m draws is about √(1
+    + (CORRELATION − 1)/m). The square of nested R-hat, less 1, is CORRELATION over the draws of a
+    superchain, times χ²/ν, with ν one less than there are superchains.
     """
     counts = np.bincount(numbers)
     several = counts[counts > 1]

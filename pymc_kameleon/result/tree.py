@@ -30,11 +30,7 @@ PACKAGES = ("pymc", "pytensor", "numba", "numpy")  # whose versions a result rec
 
 
 def data_tree(job, all_chains, chains, length, record, plan, seconds):
-    """Return the result of a run.
-
-    `all_chains` can go on; `length` draws of `chains` are the result. `plan` is what the run was
-    told, by which ``pk.resume`` goes on; `seconds` is what sampling took, in earlier runs too.
-    """
+    """Return the result of a run, of `length` draws of `chains`; `all_chains` can be resumed."""
     rows, numbers = [chain.row for chain in chains], [chain.number for chain in chains]
     attributes = attributes_of(job.steps) | {
         "sampling_time": seconds,

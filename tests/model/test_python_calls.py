@@ -46,42 +46,17 @@ def asserts(x):
     raise AssertionError  # as of a bare assert, to which pytest would add a text
 
 
-def inverts(x):
-    return np.linalg.inv(np.zeros((2, 2)))
-
-
-def divides(x):
-    return 1 / 0
-
-
-def does_not_converge(x):
-    raise RuntimeError("Failed to converge after 50 iterations.")
-
-
 def says_no_more(x):
     raise RuntimeError("code 7")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fails", [inverts, divides, does_not_converge])
-def test_numerical_failures_may_return_nan(fails):
-    said, _ = note(fails)
-    assert "let it return NaN instead" in said
-    assert 'on_error="reject"' in said
-
-
-@pytest.mark.parametrize("fails", [looks_up, asserts])
-def test_mistakes_are_called_so(fails):
+@pytest.mark.parametrize("fails", [looks_up, asserts, says_no_more])
+def test_the_line_is_named(fails):
     said, error = note(fails)
-    assert "NaN" not in said
     line = fails.__code__.co_firstlineno + 1
-    where = f"line {line} of test_python_calls.py, in {fails.__name__}: this looks like a mistake"
+    where = f"line {line} of test_python_calls.py, in {fails.__name__}. If that is no mistake"
     assert f". The {type(error).__name__} was raised by {where}" in said
-
-
-def test_what_may_be_either_is_not_judged():
-    said, _ = note(says_no_more)
-    assert "in says_no_more. If these parameters are to blame, let it return NaN instead" in said
+    assert 'let it return NaN instead, or pass on_error="reject"' in said
 
 
 # ---- what is returned ---------------------------------------------------------------------------
@@ -124,7 +99,6 @@ def test_another_shape_is_named():
     [
         (np.zeros((5, 1)), r"returned an array of shape \(5, 1\), but declares 1 dimension\."),
         (np.float64(1), "returned a number, no array, of float64"),
-        ([0.0, 0.0], "a list or tuple of another length than that of its otypes, 1"),
         (None, "returned NoneType, but declares float64"),
     ],
 )

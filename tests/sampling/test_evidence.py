@@ -107,13 +107,11 @@ def prior_alone():
 
 
 @pytest.mark.slow  # much to compile
-def test_priors_have_evidence_1_under_every_transform(caplog):
-    caplog.set_level(logging.INFO, "pymc_kameleon")
+def test_priors_have_evidence_1_under_every_transform():
     model, dt = prior_alone()
     found = pk.evidence(dt, model, random_seed=1)
     of_order = -np.log(2)  # of the orders of two, one is left
     assert abs(found.log_evidence - of_order) < 4 * found.standard_error < 0.8
-    assert any("has no data" in message for message in messages(caplog))
 
 
 def test_dimensions_and_labels_may_be_in_another_order():
@@ -421,9 +419,9 @@ def test_what_else_is_refused():
     short = xr.Dataset({"p": (("chain", "draw"), np.full((100, 7), 0.5))})
     with pytest.raises(ValueError, match="8 of each chain"):
         pk.evidence(xr.DataTree.from_dict({"posterior": short}), model)
-    with pytest.raises(ValueError, match=r"p has the shape \(2,\) in the result, and \(\) in the"):
+    with pytest.raises(ValueError, match="do not have all elements of p"):
         pk.evidence(tree(p=np.full((4, 100, 2), 0.5)), model)
-    with pytest.raises(ValueError, match="draws of p are NaN"):
+    with pytest.raises(ValueError, match="draws of p_logodds__ are not finite"):
         pk.evidence(tree(p=np.full((4, 100), np.nan)), model)
     with pytest.raises(ValueError, match="p_logodds__ is the same in all draws"):
         pk.evidence(tree(p=np.full((4, 100), 0.5)), model)

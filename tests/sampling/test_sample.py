@@ -264,7 +264,7 @@ def test_chains_that_differ_are_given_advice(pair, caplog, apart, is_told):
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
         finish.check(tree)
     said = "".join(messages(caplog))
-    assert ("y is written centred" in said) == ("try NUTS" in said) == is_told
+    assert ("If the model is a hierarchy" in said) == ("try NUTS" in said) == is_told
 
 
 def test_quiet(gam, caplog, capsys):

@@ -1,19 +1,12 @@
 """Bridge sampling: the ratio of two normalising constants, from draws of both distributions.
 
-Sources: Meng & Wong, "Simulating ratios of normalizing constants via a simple identity", Statistica
-Sinica 6 (1996), here [MW]; Frühwirth-Schnatter, "Estimating marginal likelihoods for mixture and
-Markov switching models using bridge sampling techniques", Econometrics Journal 7 (2004), here [F].
-
 Symbols: p the distribution whose constant is sought, f = Z·p what is known of it, g a proposal that
-is normalised, r = log Z; n₁, n₂ numbers of draws of p, which are worth fewer independent ones, and
-of g; s₁ and s₂ their shares.
+is normalised; s₁ and s₂ the shares of draws of p, which are worth fewer independent ones, and of g.
+docs/evidence_methods.md has the equation, whose sides are both the overlap.
 
-For the best bridge [MW] p·g/(s₁p + s₂g), Z is where both sides of
-
-    mean over draws of p of g/(s₁p + s₂g) = mean over draws of g of p/(s₁p + s₂g)
-
-are equal: the left one grows with Z, and the right one falls. Both then are the overlap, 1 if p and
-g are the same, 0 if they have nothing in common.
+Sources: Meng & Wong, "Simulating ratios of normalizing constants via a simple identity", Statistica
+Sinica 6 (1996); Frühwirth-Schnatter, "Estimating marginal likelihoods for mixture and Markov
+switching models using bridge sampling techniques", Econometrics Journal 7 (2004).
 """
 
 from typing import NamedTuple
@@ -48,18 +41,8 @@ class Bridge(NamedTuple):
 def bridge(at_p, at_g, control):
     """Return the Bridge to p from g.
 
-    Parameters
-    ----------
-    at_p : (chains, draws) float64
-        log f/g at draws of p, of which those of a chain depend on each other.
-    at_g : (n,) float64
-        log f/g at independent draws of g; -inf where f is 0.
-    control : (n,) float64
-        What is known to have the mean 0 under g, there.
-
-    Returns
-    -------
-    Bridge
+    `at_p` (chains, draws) and `at_g` (n,) are log f/g at their draws; `control` (n,) has the mean 0
+    under g.
     """
     ess, n, b = float(at_p.size), len(at_g), 0.0
     if not np.isfinite(at_g).any():
@@ -80,10 +63,7 @@ def bridge(at_p, at_g, control):
 
 
 def contradiction(at_p, at_g):
-    """Return by how much log Z differs between unequal shares, as of `bridge`; and its error.
-
-    It does not depend on them, unless the draws are not those of p.
-    """
+    """Return by how much log Z differs between unequal shares of draws, and the error of that."""
     if not np.isfinite(at_g).any():
         return 0.0, 1.0
     log_z, of_p, of_g = [], [], []
@@ -116,10 +96,8 @@ def _solved(at_p, at_g, share, known):
         of_p, of_g = _terms(at_p - log_z, at_g - log_z, share)
         return np.log(of_p.mean()) - np.log(max((of_g - known).mean(), 1e-300))
 
-    low, high = (
-        -logsumexp(-at_p.ravel()) + np.log(at_p.size),
-        logsumexp(at_g) - np.log(len(at_g)),
-    )
+    low = -logsumexp(-at_p.ravel()) + np.log(at_p.size)
+    high = logsumexp(at_g) - np.log(len(at_g))
     low, high = min(low, high) - 1, max(low, high) + 1
     while difference(low) > 0:
         low -= high - low
@@ -129,10 +107,7 @@ def _solved(at_p, at_g, share, known):
 
 
 def _variance_and_ess(values):
-    """Return the variance of the mean of values (chains, draws), and what these are worth.
-
-    It is the larger one of two, by the ESS and by what chains differ by.
-    """
+    """Return the variance of the mean of values (chains, draws), and what these are worth."""
     if np.ptp(values) == 0:
         return 0.0, float(values.size)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -11,20 +11,11 @@ DRAWS, SEED = 4000, 41
 
 
 def table_of(evidences, prior=None):
-    """Return the table of ``pk.compare_models``.
-
-    Parameters
-    ----------
-    evidences : dict of str -> Evidence
-    prior : dict of str -> float, optional
-        Prior probabilities, or odds; by default all models have the same.
-    """
+    """Return the table of ``pk.compare_models`` of named evidences, with prior odds of models."""
     names = list(evidences)
     log_z = np.array([evidences[name].log_evidence for name in names])
     errors = np.array([evidences[name].standard_error for name in names])
-    odds = (
-        np.ones(len(names)) if prior is None else np.array([prior[name] for name in names], float)
-    )
+    odds = np.array([1.0 if prior is None else float(prior[name]) for name in names])
     log_odds = np.log(odds / odds.sum())
     draws = log_z + errors * np.random.default_rng(SEED).standard_normal((DRAWS, len(names)))
     best = int(np.nanargmax(log_z)) if np.isfinite(log_z).any() else 0
@@ -48,15 +39,7 @@ def table_of(evidences, prior=None):
 
 
 def differing_data(results):
-    """Return two names of results with different observed data, or None.
-
-    Data are the same if they are the same numbers, whatever they are called, and in which order.
-    Results without observed data, as of potentials, are left out.
-
-    Parameters
-    ----------
-    results : dict of str -> DataTree
-    """
+    """Return two names of results that have observed different numbers, sorted, or None."""
     known = {name: _numbers_observed(dt) for name, dt in results.items()}
     known = {name: numbers for name, numbers in known.items() if numbers.size}
     first = next(iter(known), None)

@@ -1,18 +1,16 @@
-"""What the evidence needs of a result: positions on the unconstrained scale, log-densities there.
-
-It is checked that they can tell it: no prior may be improper, all variables have to be there, and
-the model has to be the one that was sampled.
-"""
+"""What the evidence needs of a result: unconstrained positions, and log-densities there."""
 
 import logging
-from contextlib import suppress
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
-from pymc_kameleon.analysis.draws_of_result import side_by_side
-from pymc_kameleon.analysis.unconstrained_draws import NotMapped, draws_of, transformed
+from pymc_kameleon.analysis.unconstrained_draws import (
+    NotMapped,
+    on_unconstrained_scale,
+    variables_lacking,
+)
 from pymc_kameleon.model.layout import Layout, split_name
 from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC
 from pymc_kameleon.model.pymc_internals import (
@@ -30,7 +28,6 @@ from pymc_kameleon.step.groups import (
     STATE_GROUP,
     SURROGATE_MOVES,
 )
-from pymc_kameleon.step.learned import COORDINATE
 from pymc_kameleon.step.messages import some
 
 _log = logging.getLogger("pymc_kameleon")
@@ -51,34 +48,10 @@ OF_SIZE, ROUNDING = 1e-6, 1e-6
 class EvidenceDraws:
     """Draws of a result, for the evidence of its model.
 
-    Parameters
-    ----------
-    dt : DataTree
-    model : pm.Model or None
-        By default the one that this process has sampled, or that of the context.
-
-    Attributes
-    ----------
-    model : pm.Model
-    posterior : Dataset
-    variables : list of value variables
-        All of the model, in the order in which the step had them.
-    x : (chains, draws, d) float64
-        They, raveled; angles within one turn.
-    turn : (2, d) float64
-        Where each coordinate has all its values once: that turn of an angle, and everywhere else.
-    logp : (chains, draws) float64 or None
-        Log-densities there, as the sampler has found them; None if the result has none.
-    surrogates : list of Parameters or None
-        Of each chain of SurrogateMetropolis, as tuning has left them.
-    is_expensive : bool
-        Whether the sampler was one for expensive log-densities.
-    noise : float or None
-        Variance of the log-density where it is only estimated, as chains have measured it.
-    restricted : dict
-        Where steps were restricted to, by their `region`, by value variable.
-    n_diverging : int
-        Draws whose transitions diverged.
+    `x` (chains, draws, d) has the `variables` in the order of the step, with angles within one
+    `turn` (2, d); `logp` the log-densities there, as the sampler has found them, or None;
+    `surrogates` the Parameters of each chain, or None; `noise` the variance of an estimated
+    log-density; `restricted` where steps were restricted to, by value variable.
     """
 
     def __init__(self, dt, model):
@@ -97,15 +70,17 @@ class EvidenceDraws:
             raise ValueError(too_few)
         self.logp, run = known_logp(dt), run_of(dt)
         self.variables, self.restricted = variables_in_order(self.model, run), restrictions(run)
-        self._layout = Layout(self.model, self.variables, self.model.initial_point())
-        self.x = self._positions(dt)
-        names = np.array([split_name(own)[0] for own in self._layout.coordinates()])
-        if not np.isfinite(self.x).all():
-            _check_finite(self.model, self.posterior)
+        if missing := variables_lacking(self.posterior, self.model):
             raise ValueError(
-                "Some draws are so near a bound that their unconstrained values are infinite, by "
-                'rounding. Sample with idata_kwargs={"include_transformed": True}.'
+                f"The result has no draws of {some(missing)}: all free variables have to be there."
             )
+        try:
+            x, _, point = on_unconstrained_scale(self.posterior, self.model)
+        except NotMapped as error:
+            raise ValueError(f"The evidence cannot be found: {error}.") from None
+        self._layout = Layout(self.model, self.variables, point)
+        self.x = x[..., self._layout.places]
+        names = np.array([split_name(own)[0] for own in self._layout.coordinates()])
         if self.is_estimate and self.logp is None:
             raise ValueError(
                 "The log-density is an estimate, and the result does not have those that the draws "
@@ -125,10 +100,7 @@ class EvidenceDraws:
         return NOISE_SEED in self.model.named_vars
 
     def _turn_angles(self, are_angles):
-        """Put angles into one turn, which begins in the largest gap between them, or at a region.
-
-        A surrogate knows none of turns, so it is left out.
-        """
+        """Put angles into one turn, which begins in the largest gap, or at a region."""
         low, high = self._layout.region_array(self.restricted)
         self.turn = np.array([np.full(len(low), -np.inf), np.full(len(low), np.inf)])
         for k in np.flatnonzero(are_angles):
@@ -142,10 +114,8 @@ class EvidenceDraws:
     def thin(self, most):
         """Keep at most so many draws, evenly spaced, or a few more."""
         step = -(-self.x.shape[0] * self.x.shape[1] // most)
-        self.x, self.posterior = (
-            self.x[:, ::step],
-            self.posterior.isel(draw=slice(None, None, step)),
-        )
+        self.x = self.x[:, ::step]
+        self.posterior = self.posterior.isel(draw=slice(None, None, step))
         self.logp = None if self.logp is None else self.logp[:, ::step]
 
     def check(self, at, logp):
@@ -162,24 +132,6 @@ class EvidenceDraws:
                 f"{logp[worst]:.6g}. If several steps of pm.sample have moved the variables, leave "
                 "out what one of them says: dt.drop_nodes('sample_stats')."
             )
-
-    def _positions(self, dt):
-        names = [var.name for var in self.variables]
-        draws = _draws_by_name(self.model, self.posterior)
-        _check_shapes(self.model, draws)
-        if all(name in draws for name in names):
-            return side_by_side({name: draws[name] for name in names})
-        kept = next((dt[g].to_dataset() for g in MOVES if g in dt.children), None)
-        if kept is not None and self.logp is not None:
-            x = _last_positions(kept, self.posterior, self.logp, names)
-            if x is not None:
-                return x
-        values = _unconstrained(self.model, draws)
-        return side_by_side({name: values[name] for name in names})
-
-
-MOVES = SURROGATE_MOVES, EMULATOR_MOVES
-"""Groups that have where each draw's last move began and ended."""
 
 
 def _model_for(posterior, model):
@@ -263,100 +215,38 @@ def check_model(model):
 
 
 def say_what_counts(model, restricted):
-    """Log what the evidence of a model depends on, besides its priors and data.
-
-    `restricted` is where steps were restricted to, by value variable.
-    """
-    flat, potentials = _flat(model), [own.name for own in model.potentials]
+    """Log what the evidence depends on besides priors and data, as regions by variable."""
     if restricted:
         _log.warning(
             "The evidence counts %s only in the region that the step was restricted to, and the "
             "prior is not made larger there for it. Bounds in the prior do that.",
             some([*restricted]),
         )
-    if flat:
+    if flat := _flat(model):
         _log.warning(
             "%s is flat, which is no prior: unless potentials make it one, the evidence has an "
             "arbitrary constant.",
             some(flat),
         )
-    observed = model.observed_RVs
-    if scaled := [rv.name for rv in observed if isinstance(rv.owner.op, MinibatchRandomVariable)]:
+    if scaled := _names_of(model.observed_RVs, MinibatchRandomVariable):
         _log.warning(
             "The log-likelihood of %s is scaled by total_size, so that this is not the evidence of "
             "data that were observed.",
             some(scaled),
         )
-    if potentials:
+    if potentials := [own.name for own in model.potentials]:
         _log.info(
             "The evidence counts %s as it is: the constants of a potential count, too.",
             some(potentials),
         )
-    elif not model.observed_RVs:
-        _log.info(
-            "The model has no data: its evidence is 1, or the share of the prior that a transform "
-            "like ordered leaves."
-        )
+
+
+def _names_of(variables, kinds):
+    return [rv.name for rv in variables if isinstance(rv.owner.op, kinds)]
 
 
 def _flat(model):
-    return [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)]
-
-
-def _draws_by_name(model, posterior):
-    """Return draws, arrays (chains, draws, ...); of free variables in the model's order.
-
-    Where a result does not know that order, it is taken for the model's.
-    """
-    draws = {name: own.values for name, own in posterior.transpose("chain", "draw", ...).items()}
-    for rv in (rv for rv in model.free_RVs if rv.name in draws):
-        with suppress(NotMapped):
-            draws[rv.name] = draws_of(rv, posterior, model)
-    return draws
-
-
-def _check_shapes(model, draws):
-    """Raise a ValueError if draws have other shapes than the model's variables."""
-    shapes = model.eval_rv_shapes()
-    for name in (rv.name for rv in model.free_RVs if rv.name in draws):
-        found, needed = draws[name].shape[2:], tuple(map(int, shapes[name]))
-        if found != needed:
-            raise ValueError(
-                f"{name} has the shape {found} in the result, and {needed} in the model: is it the "
-                "one that was sampled?"
-            )
-
-
-def _check_finite(model, posterior):
-    """Raise a ValueError if draws themselves are not finite."""
-    own = [rv.name for rv in model.free_RVs if rv.name in posterior]
-    if wrong := [name for name in own if not np.isfinite(posterior[name]).all()]:
-        raise ValueError(f"Some draws of {some(wrong)} are NaN or infinite: leave them out.")
-
-
-def _unconstrained(model, draws):
-    """Return value variables of draws, arrays (chains, draws, ...) by name, by the transforms."""
-    if missing := [rv.name for rv in model.free_RVs if rv.name not in draws]:
-        raise ValueError(
-            f"The result has no draws of {some(missing)}: all free variables have to be there."
-        )
-    return transformed({rv: draws[rv.name] for rv in model.free_RVs}, model)
-
-
-def _last_positions(kept, posterior, logp, variables):
-    """Return the positions of draws, None if it is not known: each is an end of its last move.
-
-    It is the end if it has the log-density of that, and otherwise the start.
-    """
-    numbers = {dim: posterior[dim] for dim in ("chain", "draw")}
-    if not all(np.isin(own, kept[dim]).all() for dim, own in numbers.items()):
-        return None
-    kept = kept.sel(numbers)
-    start, end = (kept[name].transpose("chain", "draw", ...).values for name in ("start", "end"))
-    moved = kept["end_logp"].transpose("chain", "draw").values == logp
-    names = [name.partition("[")[0] for name in kept[COORDINATE].values.tolist()]
-    order = [i for own in variables for i, name in enumerate(names) if name == own]
-    return np.where(moved[..., None], end, start)[..., order]
+    return _names_of(model.free_RVs, FlatRV | HalfFlatRV)
 
 
 def _surrogates(dt, posterior):

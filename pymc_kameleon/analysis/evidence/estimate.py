@@ -1,11 +1,6 @@
 """The logarithm of an integral from draws, by surrogates that bridges are built to.
 
-The proposal is the frozen surrogate of SurrogateMetropolis where there is one, and all draws after
-tuning are bridged: they have not made it. Of other draws one half makes a surrogate, and the other
-half is bridged to it, and the other way round.
-
-A surrogate may have mass where no draw has been, and there is none. So some of the new draws come
-first, and if they show that, it learns from them, and they are not used again.
+docs/evidence_methods.md tells which draws make a proposal, and which are bridged to it.
 """
 
 from typing import NamedTuple
@@ -38,19 +33,10 @@ class Estimate(NamedTuple):
 
 
 def estimate(x, f, parameters, evaluate, n, rng):
-    """Return an Estimate of log ∫ exp f.
+    """Return an Estimate of log ∫ exp f, by draws x (chains, draws, d) and f there.
 
-    Parameters
-    ----------
-    x, f : (chains, draws, d) and (chains, draws) float64
-        Draws, and f there.
-    parameters : list of Parameters
-        Of each chain, with frozen surrogates; None if there are none.
-    evaluate : callable
-        Points (n, d) -> f there, (n,).
-    n : int
-        How many points may be evaluated.
-    rng : numpy.random.Generator
+    `parameters` are those of each chain's frozen surrogate, or None; `evaluate` gives f at n
+    points.
     """
     if parameters is not None:
         proposal = proposals.of_surrogates(parameters, x.reshape(-1, x.shape[2]), rng)
@@ -70,11 +56,7 @@ def estimate(x, f, parameters, evaluate, n, rng):
 
 
 def _bridged(proposal, x, f, evaluate, n, rng):
-    """Return the Estimate by new draws of a proposal, or of one that has learned from the first.
-
-    What draws and new draws contradict each other by, beyond two standard errors of that, is an
-    error, too.
-    """
+    """Return the Estimate by new draws of a proposal, or of one that has learned from the first."""
     pilot, trials = min(n, max(LEAST_PILOT, n // PILOTS)), []
     for _ in range(MOST_REFITS + 1):
         trials.append(_Trial(proposal, x, f))

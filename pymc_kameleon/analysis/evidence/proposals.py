@@ -1,14 +1,12 @@
 """Normalised densities near a posterior: surrogates, with their constants.
 
-A mode of draws has a surrogate in coordinates in which it is nearly normal, so that its tails are
-known beyond its draws. Surrogates of SurrogateMetropolis have the model's coordinates.
+A mode of draws has a surrogate in coordinates in which it is nearly normal. Surrogates of
+SurrogateMetropolis have the model's coordinates.
 
 Symbols: u these coordinates of points x; ρ a reference, which is a mixture of t densities; s a
-surrogate; Z_s its integral, the mean of the weights s/ρ over n points of ρ.
-
-Away from its points a surrogate may be high where ρ has no point, and then its integral would not
-be known. So weights count up to √n times their mean [I]: what no point shows is then a share of
-some 1/√n at most. Draws of s are those of ρ that are accepted by their weights.
+surrogate; Z_s its integral, the mean of the weights s/ρ over n points of ρ. Weights count up to √n
+times their mean [I], as s may be high where ρ has no point. Draws of s are those of ρ that are
+accepted by their weights.
 
 Source: Ionides, "Truncated importance sampling", Journal of Computational and Graphical Statistics
 17 (2008), here [I].
@@ -60,23 +58,11 @@ MOST_DROP = 15, 3
 
 
 class Component:
-    """A normalised surrogate with some of a cover, a density that is known.
+    """A normalised surrogate, in `parameters`, with some of a cover, a density that is known.
 
-    Parameters
-    ----------
-    warp : Warp or Unwarped
-        To u, in which all that follows is.
-    parameters : Parameters
-        With the surrogate.
-    cover : Reference or WarpedT
-        It covers what the surrogate may take for less than it is.
-    draws : (m, d) float64
-        Of the posterior or of the surrogate. Not those that are bridged.
-    u, f : (n, d) and (n,) float64
-        The points that it was fitted to, and log-densities there.
-    rng : numpy.random.Generator
-    share : float, optional
-        Of the cover. By default it grows with its overlap with the surrogate.
+    In the coordinates of `warp` are the `draws` (m, d), not those that are bridged, and the points
+    `u` (n, d), with log-densities `f`, that it was fitted to. The `share` of the cover grows with
+    its overlap by default.
     """
 
     def __init__(self, warp, parameters, cover, draws, u, f, rng, share=None):
@@ -205,10 +191,7 @@ class Proposal:
         return np.concatenate([component.draws(k) for k, component in each])
 
     def refitted(self, x, f):
-        """Return a Proposal that has learned from its draws (n, d), and values (n,), too.
-
-        Each component learns from the draws that are most likely its own.
-        """
+        """Return a Proposal whose components have learned from the draws most likely their own."""
         logs = self._logs_of_components(x)
         log_w, whose = f - logsumexp(logs, axis=0), logs.argmax(axis=0)
         w = np.exp(log_w - log_w.max())
@@ -246,10 +229,7 @@ def _fitted_to(own):
 
 
 def fitted(x, f, modes, rng):
-    """Return a Proposal that is fitted to draws x (n, d), log-densities f (n,) and modes there.
-
-    Draws that are repeated count once. A mode that is too small belongs to the largest one.
-    """
+    """Return a Proposal that is fitted to draws x (n, d), log-densities f (n,) and modes there."""
     least = LEAST_OF_MODE[0] + LEAST_OF_MODE[1] * x.shape[1]
     x, first = np.unique(x, axis=0, return_index=True)
     f, modes = f[first], modes[first]
@@ -279,10 +259,7 @@ def _fitted(x, f, rng):
 
 
 def _surrogate(x, f, mean, factor, nu, rng):
-    """Return a Surrogate that is fitted to points, None if rounding forbids it.
-
-    Values that are very low are raised: that they are low is all that counts.
-    """
+    """Return a Surrogate that is fitted to points, very low values raised; None by rounding."""
     d, u = x.shape[1], whitened(x, mean, factor)
     effort, level = EXPENSIVE.in_dimensions(d), np.median(f)
     f = np.fmax(f, level - MOST_DROP[0] - MOST_DROP[1] * d + 1)

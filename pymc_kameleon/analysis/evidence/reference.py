@@ -16,17 +16,7 @@ GROUPS, MOST_GROUPED = 15, 900
 
 
 class Reference:
-    """A mixture of t densities, all with the same share.
-
-    Parameters
-    ----------
-    means : (K, d) float64
-    factors : (K, d, d) float64
-        Lower triangular.
-    nu : float
-        Degrees of freedom.
-    rng : numpy.random.Generator
-    """
+    """A mixture of t densities, all with the same share, of means (K, d) and factors (K, d, d)."""
 
     def __init__(self, means, factors, nu, rng):
         self._means, self._factors, self._nu, self._rng = means, factors, nu, rng
@@ -57,10 +47,7 @@ class Reference:
         return self._means[k] + np.einsum("nij,nj->ni", self._factors[k], u)
 
     def even(self, n, first):
-        """Return more points (SETS, Kn, d), or the first ones; n is a power of 2, as before it.
-
-        They are spread evenly. The sets are independent of each other.
-        """
+        """Return more evenly spread points (SETS, Kn, d), or the first ones; n is a power of 2."""
         if first:
             k, d = self._means.shape
             self._even = qmc.Sobol(d + 1, scramble=False)
@@ -70,11 +57,6 @@ class Reference:
         u = ndtri(even[..., 1:]) / np.sqrt(g)[..., None]
         x = self._means[:, None] + u @ self._factors.transpose(0, 2, 1)
         return x.reshape(SETS, -1, u.shape[-1])
-
-
-def t_density(mean, factor, nu, rng):
-    """Return the Reference that is one t density."""
-    return Reference(mean[None], factor[None], nu, rng)
 
 
 def reference_of(mean, factor, nu, draws, rng):

@@ -86,11 +86,7 @@ def _decimals(error):
 
 
 def overlap_of_noise(variance):
-    """Return the overlap of normal log-estimates at draws, and of new ones at the same places.
-
-    It is the largest that a bridge can have. The weights e^z of new ones have the mean 1; draws
-    have been accepted by theirs.
-    """
+    """Return the largest overlap that a bridge can have with normal log-estimates of a variance."""
     z, weights = np.polynomial.hermite_e.hermegauss(100)
     z = np.sqrt(variance) * z - variance / 2
     return float(weights @ (2 * expit(z)) / weights.sum())

@@ -4,9 +4,7 @@
 
 z are coordinates in units of their standard deviations, in an order in which the ones before tell
 most of those after; m is linear with some squares and products, and a, the logarithm of a scale, is
-linear. So a banana becomes straight, beyond all draws too, and a funnel a cylinder.
-
-What is added to a linear m is what the draws tell beyond doubt; without it the map is affine.
+linear. Terms besides a linear m are there if the draws tell them beyond doubt.
 """
 
 from itertools import combinations_with_replacement
@@ -57,16 +55,7 @@ class Warp:
 
 
 class WarpedT:
-    """A t density in the coordinates of a warp.
-
-    Parameters
-    ----------
-    warp : Warp
-    d : int
-    nu : float
-        Degrees of freedom.
-    rng : numpy.random.Generator
-    """
+    """A t density, of d dimensions and ν degrees of freedom, in the coordinates of a warp."""
 
     def __init__(self, warp, d, nu, rng):
         self._warp, self._d, self._nu, self._rng = warp, d, nu, rng

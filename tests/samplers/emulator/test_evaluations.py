@@ -13,7 +13,6 @@ from runs import assert_same, messages, resume, sample
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.emulator import SimulatorEmulator
 from pymc_kameleon.model.black_boxes import code_of
-from pymc_kameleon.plots.emulator import _shades
 from pymc_kameleon.samplers.emulator import evaluations as reuse
 from pymc_kameleon.samplers.emulator.evaluations import calls_in
 from pymc_kameleon.samplers.emulator.learning import most_useful
@@ -329,16 +328,6 @@ def test_plot_emulator(run, emulator):
     with pytest.raises(ValueError, match=r"inputs: there is no \['k'\]"):
         pk.plot_emulator(emulator, inputs="k")
     assert isinstance(emulator, SimulatorEmulator)
-
-
-def test_many_outputs_have_a_colour_each(emulator, monkeypatch):
-    """Those of the usual cycle would come again."""
-    monkeypatch.setattr("pymc_kameleon.plots.emulator.MOST_COLOURS", 5)
-    lines = pk.plot_emulator(emulator).viz["figure"].item().axes[0].lines
-    colours = [line.get_color() for line in lines if len(line.get_xdata()) > 2]
-    assert colours[0] == "#440154"
-    assert len(set(colours)) == len(colours) == 6
-    assert len(set(_shades(60))) == 60
 
 
 def test_what_cannot_be_reused(step, run):

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from pytensor.graph import Apply, Constant, FunctionGraph, Op
-from pytensor.graph.traversal import apply_ancestors, graph_inputs
+from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.type import DenseTensorType
 
 from pymc_kameleon.model.black_boxes import has_numba_version, is_of_user
@@ -173,11 +173,6 @@ class Recalled(Noted):
 def users_own(op):
     """Return the user's own Op, if one that notes what that returns is in its place."""
     return op.node.op if isinstance(op, Noted) else op
-
-
-def calls_black_boxes(result):
-    """Whether the graph of a variable calls one."""
-    return any(map(is_black_box, apply_ancestors([result])))
 
 
 def with_black_boxes(kind, results, point):

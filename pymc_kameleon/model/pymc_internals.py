@@ -19,9 +19,8 @@ PYMC = f"PyMC {version('pymc')}"
 try:
     from pymc.exceptions import SamplingError
     from pymc.stats.convergence import SamplerWarning, WarningType
-    from pymc.step_methods import STEP_METHODS
     from pymc.step_methods.arraystep import ArrayStepShared
-    from pymc.step_methods.compound import BlockedStep, Competence, CompoundStep, StepMethodState
+    from pymc.step_methods.compound import BlockedStep, CompoundStep, StepMethodState
     from pymc.step_methods.state import dataclass_state
     from pymc.util import (
         get_default_varnames,

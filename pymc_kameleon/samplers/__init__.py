@@ -3,7 +3,7 @@
 ``random_walk``       RWM, AM, RBAM, GAM, RAM
 ``kameleon``          KAM, PCAKAM, CyclicalKAM
 ``componentwise``     CMH, CMTM
-``gradient``          MALA, GadRWM, GadMALA, Barker
+``gradient``          MALA, GadRWM, GadMALA
 ``surrogate``         SurrogateMetropolis
 ``emulator``          EmulatorMetropolis
 ``learned_shape``     what samplers share that learn a covariance
@@ -16,7 +16,6 @@ from pymc_kameleon.core.schedules import Decay  # noqa: F401
 from pymc_kameleon.samplers.componentwise.cmh import CMH
 from pymc_kameleon.samplers.componentwise.cmtm import CMTM
 from pymc_kameleon.samplers.emulator.metropolis import EmulatorMetropolis
-from pymc_kameleon.samplers.gradient.barker import Barker
 from pymc_kameleon.samplers.gradient.gad import GadMALA, GadRWM
 from pymc_kameleon.samplers.gradient.mala import MALA
 from pymc_kameleon.samplers.kameleon import kernels  # noqa: F401
@@ -32,11 +31,11 @@ SAMPLERS = (
     *(RWM, AM, RBAM, GAM, RAM),
     *(KAM, PCAKAM, CyclicalKAM),
     *(CMH, CMTM),
-    *(MALA, GadRWM, GadMALA, Barker),
+    *(MALA, GadRWM, GadMALA),
     *(SurrogateMetropolis, EmulatorMetropolis),
 )  # family by family
 
-BASELINES = (RWM, AM, RBAM, RAM, MALA, Barker)
+BASELINES = (RWM, AM, RBAM, RAM, MALA)
 """Those that the others are compared with, which are in `pk.baselines`."""
 
 __all__ = [sampler.__name__ for sampler in SAMPLERS if sampler not in BASELINES]

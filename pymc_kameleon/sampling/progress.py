@@ -152,22 +152,9 @@ def titles(steps):
 class Progress:
     """Shows how far chains are, what time that took, and what is left.
 
-    If it raises, it is given up, and says so in the log: no draw is lost for it.
-
-    Parameters
-    ----------
-    chains : list of Chain
-    progressbar : bool or str
-        As of ``pm.sample``.
-    most : int, optional
-        Evaluations that all chains make, at most, where that is limited.
-    at_once : int, optional
-        How many may be under way.
-
-    Attributes
-    ----------
-    under_way : int
-        How many advances and evaluations are being made, which the run keeps up to date.
+    If it raises, it is given up, and says so in the log: no draw is lost for it. `most` limits the
+    evaluations of all chains, if that is not None, of which `at_once` may be under way. The run
+    keeps `under_way` up to date.
     """
 
     def __init__(

@@ -43,23 +43,11 @@ NEEDED_ATTRIBUTES = (
 
 
 class ResumedRun:
-    """A run that goes on with an earlier one. It has what a `NewRun` has.
+    """A run that resumes an earlier one. It has what a `NewRun` has.
 
-    Parameters
-    ----------
-    model : pm.Model
-    result : DataTree or Path
-        A result, or the path of a store, in which the run goes on.
-    steps : list of KameleonStep or None
-        Those of the earlier run; by default they are made again from what it has kept.
-    draws : int or None
-        How many to add; by default those that are left.
-    most : int
-        How many draws to add to a run that has made all, by default.
-    until_enough : bool
-        Whether these are the most, as it ends when there are enough.
-    evaluations : int or None
-        How many to add at most; by default those that are left of a run that was limited.
+    `result` is a DataTree, or the Path of a store in which the run goes on. `steps`, `draws` and
+    `evaluations` are as of `pk.resume`. By default, `most` draws are added to a run that has made
+    all. It may end before them if it goes on `until_enough`.
     """
 
     def __init__(self, model, result, steps, draws, most, until_enough, evaluations=None):

@@ -21,7 +21,6 @@ from pymc_kameleon.model.functions import ModelLogp, ModelOutputs
 from pymc_kameleon.model.layout import Layout, checked_point, own_variables
 from pymc_kameleon.model.pymc_internals import (
     ArrayStepShared,
-    Competence,
     DrawStats,
     SamplerWarning,
     StepMethodState,
@@ -102,99 +101,52 @@ class KameleonStep(ArrayStepShared):
 
     A subclass sets `name` and `algorithm`, allocates its arrays in `_allocate`, and declares
     statistics of its own in `stats`. What PyMC sees of it is here.
-
-    Attributes
-    ----------
-    name : str
-        In lower case, for the progress bar.
-    algorithm : Algorithm
-        The compiled functions that define the sampler.
-    stats : type
-        A NamedTuple that declares statistics besides those of every sampler, as State declares
-        arrays, where ``floats(1)`` is a number, and sizes are d and `settings`. A field `kept` is
-        another one: what `pk.sample` keeps of draws after tuning, to correct averages by, of a
-        step that moves all variables.
-    n_trials : int
-        Evaluations when it was made, of which the user was not told yet.
-    settings : mapping
-        The sampler's own options, which a saved state must share; its `__init__` sets them.
-    approaches : bool
-        Whether a chain first goes to the posterior, and learns its shape there (warm_start).
-    arrives_roughly : bool
-        Whether it is enough to know the shape there roughly.
-    follows : bool
-        Whether a chain of `pk.sample` goes to where the first one has come, if no dip of the
-        log-density is in between.
-    tunes_acceptance, may_keep_adapting : bool
-        Whether `target_accept` and `keep_adapting` are options.
-    own_arithmetic : str
-        What a run computes besides evaluations, for people, where it cannot be measured before and
-        may be long.
-    derivatives : int
-        How many derivatives of the log-density it uses; 2 for products with the Hessian. With 1 or
-        2 its State has a field `gradient`.
-    needs_exact_logp : str
-        Why the log-density cannot be an estimate, if it cannot.
-    learns_together : bool
-        Whether `learn` wants the steps of all chains of a run. Then all wait for each other there.
-    learns_late : bool
-        Whether they wait only at the first and the last pause. At others they go on, by what all
-        have learned at the pause before.
-    learns_alone : bool
-        Whether `learn` is of use to a chain without others. If not, it is left out there.
-    kept_group : str
-        One of `KEPT_GROUPS`, or `GRADIENTS`: that of the result which holds what is kept.
-    kept_dims : mapping
-        Names of the dimensions of what is kept, where that is not one row of coordinates.
-    leads_from_best : bool
-        Whether the first chain, which the others follow, begins at the best of all starts.
-    way_share : float
-        Of evaluations that are limited: how many the ways to the posterior may take, all together.
-    tuning_share : float
-        Of evaluations that are limited, and left after the way to the posterior: how many tuning
-        takes.
-    option_types : tuple of type
-        Types of its options, besides numbers, text, arrays, and lists and dicts of them. A result
-        keeps them by name and fields.
-    lengths_of_run : set of str
-        Fields of its arrays whose length is that of what a run was given, or depends on how long it
-        was first to tune: with `max_evaluations` it may tune less.
-    max_concurrent : int
-        Evaluations that a run may have under way, by which a search chooses its points.
-    known_before : object
-        What the chains of a run take up of earlier ones, from `reused`; None if that is nothing.
-    proposal : callable or None
-        Where a chain proposes from a normal around its point, and what it learned tells which:
-        ``(learned, x, options) -> covariance``, for people. `learned` is the chain's Dataset, `x`
-        its point (d,), `options` are those that were given.
     """
 
-    name: ClassVar[str]
-    algorithm: ClassVar[Algorithm]
+    name: ClassVar[str]  # in lower case, for the progress bar
+    algorithm: ClassVar[Algorithm]  # the compiled functions that define the sampler
+    # Declares statistics besides those of every sampler, as State declares arrays: ``floats(1)`` is
+    # a number, sizes are d and `settings`. A field `kept` is another NamedTuple: what `pk.sample`
+    # keeps of draws after tuning, to correct averages, of a step that moves all variables.
     stats: type = NoStats
-    approaches: ClassVar[bool] = True
-    arrives_roughly: ClassVar[bool] = False
-    follows: ClassVar[bool] = False
-    tunes_acceptance: ClassVar[bool] = True
-    may_keep_adapting: ClassVar[bool] = True
-    own_arithmetic: ClassVar[str] = ""
-    derivatives: ClassVar[int] = 0
-    needs_exact_logp: ClassVar[str] = ""
-    learns_together: ClassVar[bool] = False
-    learns_late = False
-    learns_alone: ClassVar[bool] = True
-    kept_group: ClassVar[str] = ""
-    kept_dims: ClassVar[Mapping] = MappingProxyType({})
-    leads_from_best = False
-    way_share: ClassVar[float] = 0.5
-    tuning_share: ClassVar[float] = 0.5
-    option_types: ClassVar[tuple[type, ...]] = (Decay,)
-    lengths_of_run: ClassVar[frozenset] = frozenset()
-    known_before = None
+    settings: Mapping = MappingProxyType({})  # its own options, which a saved state must share
+
+    # The search for the posterior, before the first draw
+    approaches: ClassVar[bool] = True  # whether there is one
+    arrives_roughly: ClassVar[bool] = False  # whether it is enough to know the shape there roughly
+    follows: ClassVar[bool] = False  # whether chains begin where the first one's search has ended
+    leads_from_best = False  # whether the first chain begins at the best of all starts
+    way_share: ClassVar[float] = 0.5  # of limited evaluations, for the searches of all chains
+    tuning_share: ClassVar[float] = 0.5  # of those left after them, for tuning
+
+    # What users see
+    tunes_acceptance: ClassVar[bool] = True  # whether `target_accept` is an option
+    may_keep_adapting: ClassVar[bool] = True  # whether `keep_adapting` is one
+    own_arithmetic: ClassVar[str] = ""  # what else takes long in a run, in words
+    needs_exact_logp: ClassVar[str] = ""  # why the log-density cannot be an estimate, if so
+    # The covariance of a normal proposal around the chain's point, if it has one:
+    # ``(learned, x, options) -> covariance``, of a Dataset, x (d,), and the options given.
     proposal: ClassVar[Callable | None] = None
+
+    # Derivatives of the log-density that it uses, 2 for products with the Hessian. With 1 or 2 its
+    # State has a field `gradient`.
+    derivatives: ClassVar[int] = 0
+
+    # Learning between draws
+    learns_together: ClassVar[bool] = False  # whether `learn` takes, and waits for, all chains
+    learns_late = False  # whether they wait at the first and last pause alone; see `adopt`
+    learns_alone: ClassVar[bool] = True  # whether `learn` is of use to a chain without others
+
+    # What results and stores keep
+    kept_group: ClassVar[str] = ""  # of `kept`: one of `KEPT_GROUPS`, or `GRADIENTS`
+    kept_dims: ClassVar[Mapping] = MappingProxyType({})  # its dimensions, if not one row
+    option_types: ClassVar[tuple[type, ...]] = (Decay,)  # besides numbers, text and arrays
+    lengths_of_run: ClassVar[frozenset] = frozenset()  # fields whose length depends on the run
+
+    n_trials: int  # evaluations when it was made, of which the user was not told yet
+    max_concurrent = 1  # evaluations that a run may have under way
+    known_before = None  # what the chains reuse of earlier runs, from `reused`
     patience = math.inf
-    max_concurrent = 1
-    settings: Mapping = MappingProxyType({})
     default_target_accept = staticmethod(default_target_accept)
     default_steps_per_draw = staticmethod(lambda d: max(10, d))
     default_blocked = True
@@ -325,11 +277,6 @@ class KameleonStep(ArrayStepShared):
                 f"keep_gradients needs {name} to move all variables, not only "
                 f"{list(self.layout.shapes)}: leave it out beside other steps."
             )
-        if "kept" in self.stats._fields:
-            raise ValueError(
-                f"{name} cannot keep gradients and control variates: leave out keep_gradients, or "
-                "control_variates."
-            )
 
     @classmethod
     def options(cls, vars=None, **options):
@@ -358,12 +305,6 @@ class KameleonStep(ArrayStepShared):
         ...     dt = pk.sample(step=step)
         """
         return UnboundStep(cls, vars, options)
-
-    @classmethod
-    def competence(cls, var, has_grad):
-        """Tell PyMC whether this sampler suits a variable, if it is assigned by default."""
-        suits = var.dtype.startswith("float") and (has_grad or not cls.derivatives)
-        return Competence.IDEAL if suits else Competence.INCOMPATIBLE
 
     # ---- what a sampler provides ----------------------------------------------------------------
 

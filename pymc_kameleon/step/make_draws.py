@@ -72,30 +72,12 @@ def _run_and_arguments(steps):
 
 
 def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):
-    """Make n draws of a chain, with each of its steps in turn.
+    """Make n draws of a chain, with each of its steps in turn; return the statistics of each step.
 
-    Parameters
-    ----------
-    run : callable
-        From `compiled_run`.
-    steps : list of KameleonStep
-    point : (n_values,) float64
-        The chain's point, in the model's order. It moves along.
-    n : int
-    outputs : Outputs, optional
-        What to compute of each draw, and where to put it.
-    progress : (N_PROGRESS,) int64, optional
-        What an exception leaves behind: draws made, and the step at work.
-
-    Returns
-    -------
-    list of (n, ...) float64
-        Statistics of each step.
-
-    Raises
-    ------
-    CannotStart
-        If the log-density of a step is not finite where it is.
+    `run` is from `compiled_run`. The chain's `point` (n_values,), in the model's order, moves
+    along. `outputs` are what to compute of each draw, and where to put it. `progress` (N_PROGRESS,)
+    tells draws made, and the step at work, if there is an exception: CannotStart if the log-density
+    of a step is not finite.
     """
     progress = np.zeros(N_PROGRESS, np.int64) if progress is None else progress
     progress[:] = 0

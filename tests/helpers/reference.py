@@ -1026,31 +1026,6 @@ class GadChain:
             self.log_scale = np.mean(self.path)
 
 
-# ---- Barker ---------------------------------------------------------------------------------
-
-
-class Barker:
-    """Barker's proposal [Livingstone & Zanella 2022, algorithm 1], in the coordinates L⁻¹x."""
-
-    def __init__(self, step, log_density, gradient):
-        self.log_density, self.gradient = log_density, gradient
-        self.scale = np.exp(step.parameters.log_scale[0])
-        self.factor = np.tril(step.parameters.factor)
-
-    def transition(self, x, rng):
-        """Return the new x and α."""
-        slope, w = self.factor.T @ self.gradient(x), np.empty(x.size)
-        for i in range(x.size):
-            z = self.scale * rng.standard_normal()
-            w[i] = z if rng.random() < 1 / (1 + np.exp(-z * slope[i])) else -z
-        y = x + self.factor @ w
-        ratio = np.exp(self.log_density(y) - self.log_density(x))
-        there = self.factor.T @ self.gradient(y)
-        ratio *= np.prod((1 + np.exp(-w * slope)) / (1 + np.exp(w * there)))
-        accepted = -rng.standard_exponential() < np.log(ratio)
-        return (y if accepted else x), min(1.0, ratio)
-
-
 # ---- SurrogateMetropolis --------------------------------------------------------------------
 
 

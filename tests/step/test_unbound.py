@@ -104,7 +104,7 @@ def test_steps_are_taken_however_they_are_given(pair):
 def test_steps_that_cannot_be_meant(pair):
     x, s = pk.baselines.RWM("x", model=pair), pk.GAM.options("s")
     for step, message in [
-        ("gad", "no sampler 'gad'. Did you mean 'GAM'. There are AM, .*Barker.* RWM"),
+        ("gad", "no sampler 'gad'. Did you mean 'GAM'. There are AM, .*CMH.* RWM"),
         ("xyz", "no sampler 'xyz'. There are AM"),
         ([pk.GAM, pk.KAM.options()], r"GAM.options\(\) and KAM.options\(\) would each take all"),
         ([x, s, pk.KAM], r"KAM.options\(\) has nothing to move"),

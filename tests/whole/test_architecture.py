@@ -146,7 +146,6 @@ OVERRIDDEN = {
     "_progressbar_config",
     "_state_class",
     "__getnewargs_ex__",
-    "competence",
     "sampling_state",
     "stats_dtypes_shapes",
     "stop_tuning",

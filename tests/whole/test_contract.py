@@ -44,7 +44,6 @@ ARGUMENTS = {
     pk.baselines.MALA: {},
     pk.GadRWM: {},
     pk.GadMALA: {},
-    pk.baselines.Barker: {},
     pk.SurrogateMetropolis: {},
     BoxedEmulator: {},
 }

@@ -1,1 +1,1 @@
-"""Samplers that use the gradient: MALA, Barker, and GadRWM and GadMALA in ``gad``."""
+"""Samplers that use the gradient: MALA, and GadRWM and GadMALA in ``gad``."""

@@ -35,10 +35,7 @@ def kept_of(dt):
     "sampler",
     [
         pk.baselines.MALA,
-        *(
-            pytest.param(own, marks=pytest.mark.slow)
-            for own in (pk.baselines.Barker, pk.GadMALA, pk.GadRWM)
-        ),
+        *(pytest.param(own, marks=pytest.mark.slow) for own in (pk.GadMALA, pk.GadRWM)),
     ],
 )
 def test_they_are_those_of_the_model(sampler):

@@ -7,9 +7,8 @@ import warnings
 from contextlib import contextmanager, suppress
 
 from numba import config, typeof
-from numba.core.compiler_lock import global_compiler_lock
 
-from pymc_kameleon.core.compiler import entry_point
+from pymc_kameleon.core.compiler import entry_point, no_thread_compiles
 from pymc_kameleon.core.numba_cache import Cache
 
 
@@ -45,7 +44,7 @@ def _pays(dispatcher, types):
 
 def _fork(work):
     """Return the number of a child that does the work and ends; its errors come again here."""
-    with warnings.catch_warnings(), global_compiler_lock:  # no other thread is amid compiling
+    with warnings.catch_warnings(), no_thread_compiles():
         warnings.simplefilter("ignore")  # of other threads, for which the child does nothing
         child = os.fork()
     if child == 0:

@@ -52,6 +52,7 @@ def plot_compare(table, backend=None):
         plots.map(visuals.scatter_xy, name, data=values.where(kept), y=place, **marker)
     logarithmic = values.drop_vars("disagreement")
     plots.map(visuals.set_xscale, data=logarithmic, scale="log", store_artist=False)
-    limit = xr.Dataset({"disagreement": table.attrs["limit"]})
-    plots.map(visuals.vline, "limit", data=limit, color="gray")
+    if "limit" in table.attrs:  # pandas drops it in some operations
+        limit = xr.Dataset({"disagreement": table.attrs["limit"]})
+        plots.map(visuals.vline, "limit", data=limit, color="gray")
     return plots

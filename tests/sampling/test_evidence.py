@@ -433,7 +433,7 @@ def test_what_else_is_refused():
         pk.evidence(dt, model, n_evaluations=10)
     at_a_bound = dt.copy()
     at_a_bound["posterior"] = dt["posterior"].to_dataset() * 0
-    with pytest.raises(ValueError, match="near a bound"):
+    with pytest.raises(ValueError, match="on a bound, or rounded to it"):
         pk.evidence(at_a_bound, model)
 
 

@@ -158,6 +158,9 @@ class CompiledLogp:
     def begin_watch(self):
         pass
 
+    def compiled(self):
+        return self
+
     def target(self, rng):
         fields = self.address, self.point, self.data, self.shapes, self.region, self.count
         return Target(*fields, self.gradient, self.others, np.zeros(0), rng)

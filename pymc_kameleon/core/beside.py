@@ -20,24 +20,21 @@ def compiled_beside(dispatcher, *arguments):
     the child has ended, it waits. Yields whether there is a child: on Linux, with two processors,
     if the code is not on disk. A fork shares what was imported, and all that the types refer to.
     """
-    types = tuple(typeof(argument) for argument in arguments)
-    if not _pays(dispatcher, types):
+    types = () if config.DISABLE_JIT else tuple(typeof(argument) for argument in arguments)
+    if not types or not _pays(dispatcher, types):
         yield False
         return
     child = _fork(lambda: entry_point(dispatcher, types))
     try:
         yield True
-    except BaseException:
-        with suppress(ProcessLookupError):
+    finally:  # nobody needs it any longer
+        with suppress(ProcessLookupError, ChildProcessError):  # the program ignores SIGCHLD
             os.kill(child, signal.SIGKILL)
-        raise
-    finally:
-        with suppress(ChildProcessError):  # the program ignores SIGCHLD
             os.waitpid(child, 0)
 
 
 def _pays(dispatcher, types):
-    if config.DISABLE_JIT or sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
+    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
         return False
     return isinstance(dispatcher._cache, Cache) and not dispatcher._cache.holds(types)
 

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from numba import config
+from numba import config, typeof
 
 from pymc_kameleon.core import beside
 from pymc_kameleon.core.beside import compiled_beside
@@ -42,6 +42,10 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="nothing is fork
 def test_what_the_child_compiled_is_loaded(entry):
     with compiled_beside(entry, VECTOR) as is_beside:
         assert is_beside
+        until = time.monotonic() + 60
+        while not entry._cache.holds((typeof(VECTOR),)) and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(0.2)  # the index is written before the code
     loaded = new_entry()
     assert specialise(loaded, VECTOR)(VECTOR) == 2.0
     assert sum(loaded.stats.cache_hits.values()) == 1
@@ -74,7 +78,7 @@ def test_an_error_of_the_child_comes_again_here(entry, monkeypatch, capfd):
 
     monkeypatch.setattr(beside, "entry_point", fails)
     with compiled_beside(entry, VECTOR):
-        pass
+        time.sleep(0.5)
     assert capfd.readouterr().err == ""
     assert specialise(entry, VECTOR)(VECTOR) == 2.0
     assert sum(entry.stats.cache_misses.values()) == 1

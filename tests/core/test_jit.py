@@ -32,7 +32,14 @@ def python(script, **environment):
 
 # ---- the cache on disk ----------------------------------------------------------------------
 
-LOAD = """
+ALONE = """
+import os
+if hasattr(os, "sched_setaffinity"):  # with one processor no child compiles
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+"""
+
+LOAD = f"""
+{ALONE}
 import json
 import pymc as pm
 import pymc_kameleon as pk
@@ -40,7 +47,7 @@ from pymc_kameleon.core.chain import compile_draws
 
 with pm.Model():
     pm.Normal("x")
-    pk.baselines.RWM(compile_kwargs={"mode": "FAST_COMPILE"})
+    pk.baselines.RWM(compile_kwargs={{"mode": "FAST_COMPILE"}})
 stats = compile_draws((pk.baselines.RWM.algorithm,)).stats
 counts = [pk.__file__, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]
 print(json.dumps(counts) + "\\n", end="")  # one write: forks share the pipe
@@ -204,6 +211,7 @@ counts = [sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]
 def compiled_theirs(*steps):
     """Return the script that prints, for samplers that differ in a constant, hits and misses."""
     return f"""
+{ALONE}
 import json
 found = []
 for step in {steps}:

@@ -3,12 +3,13 @@
 import os
 import signal
 import sys
+import threading
 import warnings
 from contextlib import contextmanager, suppress
 
 from numba import config, typeof
 
-from pymc_kameleon.core.compiler import entry_point, no_thread_compiles
+from pymc_kameleon.core.compiler import entry_point
 from pymc_kameleon.core.numba_cache import Cache
 
 
@@ -18,7 +19,9 @@ def compiled_beside(dispatcher, *arguments):
 
     The child keeps the machine code on disk, where `specialise` finds it; if that is called before
     the child has ended, it waits. Yields whether there is a child: on Linux, with two processors,
-    if the code is not on disk. A fork shares what was imported, and all that the types refer to.
+    if the code is not on disk. The child is a fork, which shares what was imported, and all that
+    the types refer to. It would wait for ever for what another thread of Python holds, such as the
+    lock of an import, so there is none in a program with threads, such as a notebook.
     """
     types = () if config.DISABLE_JIT else tuple(typeof(argument) for argument in arguments)
     if not types or not _pays(dispatcher, types):
@@ -34,15 +37,15 @@ def compiled_beside(dispatcher, *arguments):
 
 
 def _pays(dispatcher, types):
-    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
+    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2 or threading.active_count() > 1:
         return False
     return isinstance(dispatcher._cache, Cache) and not dispatcher._cache.holds(types)
 
 
 def _fork(work):
     """Return the number of a child that does the work and ends; its errors come again here."""
-    with warnings.catch_warnings(), no_thread_compiles():
-        warnings.simplefilter("ignore")  # of other threads, for which the child does nothing
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of BLAS's threads, which the child does not use
         child = os.fork()
     if child == 0:
         try:

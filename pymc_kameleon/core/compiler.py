@@ -15,7 +15,6 @@ import logging
 import os
 import sys
 import threading
-from contextlib import contextmanager
 from uuid import uuid4
 
 import numba
@@ -23,7 +22,6 @@ from numba import _dynfunc, njit
 from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.registry import CPUDispatcher
@@ -55,13 +53,6 @@ os.register_at_fork(
     after_in_parent=one_thread_compiles.release,
     after_in_child=one_thread_compiles.release,
 )
-
-
-@contextmanager
-def no_thread_compiles():
-    """Wait until no other thread compiles, be it by us or by PyTensor, and let none begin."""
-    with one_thread_compiles, global_compiler_lock:
-        yield
 
 
 class Part(JITCodeLibrary):

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 import time
 
 import numpy as np
@@ -22,9 +23,10 @@ def doubled(x):
 
 @pytest.fixture
 def entry(tmp_path, monkeypatch):
-    """Return an entry point that is not on disk yet, and have two processors."""
+    """Return an entry point that is not on disk yet, and have two processors, and one thread."""
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # pytest-xdist has others
     return new_entry()
 
 
@@ -84,7 +86,10 @@ def test_an_error_of_the_child_comes_again_here(entry, monkeypatch, capfd):
     assert sum(entry.stats.cache_misses.values()) == 1
 
 
-def test_one_processor_compiles_alone(entry, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
+@pytest.mark.parametrize(
+    ("where", "name", "value"), [(os, "sched_getaffinity", {0}), (threading, "active_count", 2)]
+)
+def test_one_processor_and_threads_compile_alone(entry, monkeypatch, where, name, value):
+    monkeypatch.setattr(where, name, lambda *arguments: value, raising=False)
     with compiled_beside(entry, VECTOR) as is_beside:
         assert not is_beside

@@ -24,10 +24,13 @@ def compiled_beside(dispatcher, *arguments):
     lock of an import, so there is none in a program with threads, such as a notebook.
     """
     types = () if config.DISABLE_JIT else tuple(typeof(argument) for argument in arguments)
-    if not types or not _pays(dispatcher, types):
+    child = None
+    if types and _pays(dispatcher, types):
+        with suppress(OSError):  # there may be no more processes, or memory for one
+            child = _fork(lambda: entry_point(dispatcher, types))
+    if child is None:
         yield False
         return
-    child = _fork(lambda: entry_point(dispatcher, types))
     try:
         yield True
     finally:  # nobody needs it any longer
@@ -49,6 +52,9 @@ def _fork(work):
         child = os.fork()
     if child == 0:
         try:
+            for number in signal.valid_signals():  # the program's handlers are not for the child
+                if callable(signal.getsignal(number)):
+                    signal.signal(number, signal.SIG_DFL)
             work()
         finally:
             os._exit(0)

@@ -1,6 +1,7 @@
 """Compilation in another process, beside what this one does meanwhile."""
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -71,6 +72,34 @@ def test_an_error_in_the_block_ends_the_child(entry, monkeypatch):
         raise KeyboardInterrupt
     with pytest.raises(ProcessLookupError):
         os.kill(children[0], 0)
+
+
+@linux_only
+def test_where_no_process_can_be_made_it_is_compiled_here(entry, monkeypatch):
+    def fails():
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fails)
+    with compiled_beside(entry, VECTOR) as is_beside:
+        assert not is_beside
+
+
+@linux_only
+def test_signals_of_the_program_are_not_handled_in_the_child(entry, monkeypatch, tmp_path):
+    def seen(*arguments):
+        (tmp_path / "seen").write_text(str(signal.getsignal(signal.SIGTERM)))
+
+    monkeypatch.setattr(beside, "entry_point", seen)
+    before = signal.signal(signal.SIGTERM, lambda *arguments: None)
+    try:
+        with compiled_beside(entry, VECTOR):
+            until = time.monotonic() + 20
+            while not (tmp_path / "seen").exists() and time.monotonic() < until:
+                time.sleep(0.02)
+            time.sleep(0.2)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (tmp_path / "seen").read_text() == str(signal.SIG_DFL)
 
 
 @linux_only

@@ -1,6 +1,6 @@
 """Averages over draws, corrected by the control variates that a sampler has kept of them.
 
-docs/estimates_methods.md has the formulas, and samplers/random_walk/controls.py computes the controls.
+docs/estimates_methods.md has the formulas; samplers/random_walk/controls.py computes the controls.
 Symbols: f a function of the state; u the position, from a centre that all chains share; β and γ
 from a regression of f on u and u² at the draws; c five controls of mean 0; T = mean of f − θ c.
 

@@ -194,8 +194,9 @@ class SimulatorLogp(ModelLogp):
         return np.array([call(row) for row in x])
 
     def __getstate__(self):
-        """Leave the graphs behind."""
-        return {k: v for k, v in super().__getstate__().items() if k != "_alone"}
+        """Leave the graphs behind, and what only compiling them needs."""
+        left = "_alone", "_to_check"
+        return {k: v for k, v in super().__getstate__().items() if k not in left}
 
     def _tapes(self, place, points, y):
         for z, own in zip(points, y, strict=True):

@@ -248,7 +248,6 @@ class KameleonStep(ArrayStepShared):
         self._common_start = np.concatenate([np.ravel(common_start[var.name]) for var in own])
         self._outputs = None
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
-        self._buffer = self.statistics.buffer()
         with run_compiled_beside([self]) as waits:
             self._compile()
             if waits:
@@ -657,7 +656,6 @@ class KameleonStep(ArrayStepShared):
 
     def _load(self):
         """Load the compiled transitions, or compile them."""
-        self._buffer = self.statistics.buffer()
         self._run = compiled_run([self])
 
     def __getstate__(self):
@@ -666,13 +664,14 @@ class KameleonStep(ArrayStepShared):
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._outputs = None
+        self._outputs, self._buffer = None, self.statistics.buffer()
         self._load()
 
     # ---- statistics -----------------------------------------------------------------------------
 
     def _declare_stats(self):
         self.statistics = Statistics(self)
+        self._buffer = self.statistics.buffer()
         kinds = self.statistics.kinds.items()
         warning = {"warning": (SamplerWarning, None)}
         self.stats_dtypes_shapes = {k: (dtype, [*shape]) for k, (shape, dtype) in kinds} | warning

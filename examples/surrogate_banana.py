@@ -15,6 +15,7 @@ import pymc as pm
 from PIL import Image
 
 import pymc_kameleon as pk
+from pymc_kameleon.approximation.linalg import whitened
 from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain
 
 OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "images" / "surrogate_banana.png"
@@ -69,9 +70,7 @@ def main():
     for axis, n in zip(axes[1:], TUNE, strict=True):
         step, points, n_evaluations = tuned(n)
         parameters = step.parameters
-        u = archive.whitened(
-            np.column_stack([x1.ravel(), x2.ravel()]), parameters.mean, parameters.factor
-        )
+        u = whitened(np.column_stack([x1.ravel(), x2.ravel()]), parameters.mean, parameters.factor)
         show(axis, x1, x2, fit.values(parameters.surrogate, u).reshape(x1.shape))
         axis.plot(*points.T, ".", color="black", ms=2.5, label="evaluated")
         axis.plot(*proposals(parameters).T, ".", color="#D55E00", ms=4, label="proposed")
@@ -84,7 +83,7 @@ def main():
 def proposals(parameters):
     """Return where inner chains of the surrogate end that begin at START, (n, 2)."""
     rng = np.random.default_rng(SEED)
-    u = archive.whitened(START[None], parameters.mean, parameters.factor)
+    u = whitened(START[None], parameters.mean, parameters.factor)
     starts = np.repeat(u, N_PROPOSALS, axis=0)
     angle, share = parameters.angle[0], parameters.reference_share[0]
     places, _ = inner_chain.moved(

@@ -4,8 +4,8 @@ import numpy as np
 from scipy.special import gammaincinv, gammaln, ndtri
 from scipy.stats import qmc
 
+from pymc_kameleon.approximation.linalg import whitened
 from pymc_kameleon.samplers.kameleon.learn_modes import blended_factors, near_groups
-from pymc_kameleon.samplers.surrogate.archive import whitened
 from pymc_kameleon.samplers.surrogate.evaluations import evenly
 from pymc_kameleon.samplers.surrogate.moves import LEAST_PROBABILITY, SETS
 

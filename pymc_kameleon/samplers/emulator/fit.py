@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack, svd
 
-from pymc_kameleon.samplers.surrogate.fit import squared_distances
+from pymc_kameleon.approximation.linalg import factorised, squared_distances
 
 LEVELS = {
     "rate": tuple(2.0 ** (k / 2) for k in range(-12, 6)),
@@ -67,9 +67,6 @@ WORTHWHILE = 0.8
 
 LEAST_ERROR, LARGEST_ERROR = 1e-3, 10.0
 """Errors of a point, in units of noise, below and above which no difference matters."""
-
-JITTER = 1e-13
-"""Noise added where rounding forbids a fit, and ten times as much until it does not."""
 
 NO_CHANGE = 1e-12
 """Relative range up to which a number does not vary."""
@@ -239,7 +236,7 @@ def uncertainty(fit, x, y, drop, d, m):
     linear = fit.hyper.value("linear") / fit.hyper.value("rate") ** 2
     k = nearness(squared_distances(fit.u, fit.u)) ** 2 + linear * fit.u @ fit.u.T + CONSTANT
     k[np.diag_indices(len(k))] += noise * (1 + (drop / (2 * d)) ** 2)
-    inverse = lapack.dtrtri(factor_of(k), lower=1)[0]
+    inverse = lapack.dtrtri(factorised(k), lower=1)[0]
     variances = 1 / np.einsum("ij,ij->j", inverse, inverse)
     omega = 1 / (1 + (drop / d) ** 2)
     sd = np.sqrt(omega @ (fit.weights**2 * variances[:, None]) / omega.sum())
@@ -312,7 +309,7 @@ class _Problem:
 
     def factor(self, hyper):
         """Return the Cholesky factor of K."""
-        return factor_of(self.covariance(hyper))
+        return factorised(self.covariance(hyper))
 
     def errors(self, hyper):
         """Return the leave-one-out errors of points, in units of noise [RW, equation 5.12]."""
@@ -385,17 +382,6 @@ def _rows(x, y, drop, m):
     x, y, drop = x[finite], y[finite], drop[finite]
     best = np.sort(np.lexsort((-np.arange(len(drop)), drop))[:m])
     return x[best], y[best], drop[best]
-
-
-def factor_of(k):
-    """Return the Cholesky factor of K, with more noise where rounding forbids it."""
-    jitter = JITTER * np.trace(k) / len(k)
-    while True:
-        factor, failed = lapack.dpotrf(k, lower=1)
-        if not failed:
-            return factor
-        k[np.diag_indices(len(k))] += jitter
-        jitter *= 10
 
 
 def nearness(distances):

@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
 from pymc_kameleon.core.arrays import copy_arrays, floats, integers
 from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 from pymc_kameleon.samplers.surrogate import learning as surrogate
-from pymc_kameleon.samplers.surrogate.archive import cholesky, whitened
-from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
 VARIANTS = (False, False), (False, True), (True, False), (True, True)
 """Of inputs and outputs, whether logarithms are taken where they can be."""

@@ -26,13 +26,12 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from pymc_kameleon.approximation.batches import BatchSearch
+from pymc_kameleon.approximation.linalg import cholesky, linear_algebra
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, MOST_SINGLE, Images
-from pymc_kameleon.samplers.surrogate.archive import cholesky
-from pymc_kameleon.samplers.surrogate.batch_search import BatchSearch
-from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 
 LEAST_DESIGN, DESIGN_SHARE = 8, 0.25
 """Points of the design at least, where d + 2 are fewer; how far they are from the start, as a

@@ -5,6 +5,8 @@ Symbols: as in learning.py.
 
 import numpy as np
 
+from pymc_kameleon.approximation.linalg import cholesky
+
 NEWEST_SHARE = 0.65
 """Share of the moves, the newest, that mean and covariance come from."""
 
@@ -99,20 +101,3 @@ def moments(chains, moves):
         covariance = (1 - share) * own + share * covariance
         mean = (1 - share) * own_mean + share * mean
     return mean.copy(), cholesky(covariance)
-
-
-def cholesky(covariance):
-    """Return the factor of a covariance, with as little added to its diagonal as rounding needs."""
-    scales = np.sqrt(np.diag(covariance))
-    correlation = covariance / np.outer(scales, scales)
-    for jitter in (0.0, *10.0 ** np.arange(-14, -1)):
-        try:
-            return scales[:, None] * np.linalg.cholesky(correlation + jitter * np.eye(len(scales)))
-        except np.linalg.LinAlgError:
-            continue
-    return np.diag(scales)
-
-
-def whitened(points, mean, factor):
-    """Return u of points (n, d)."""
-    return np.linalg.solve(factor, (points - mean).T).T

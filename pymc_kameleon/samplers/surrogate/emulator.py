@@ -6,8 +6,8 @@ Symbols: as in metropolis.py.
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.approximation.linalg import whitened
 from pymc_kameleon.samplers.surrogate import fit
-from pymc_kameleon.samplers.surrogate.archive import whitened
 from pymc_kameleon.samplers.surrogate.density import Surrogate
 from pymc_kameleon.step.groups import EMULATOR_MOVES, LEARNED_GROUP, SURROGATE_MOVES
 from pymc_kameleon.step.learned import BIS, COORDINATE, Quantity, product

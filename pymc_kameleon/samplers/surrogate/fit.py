@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lapack
 
+from pymc_kameleon.approximation.linalg import squared_distances
 from pymc_kameleon.core.quadratic import by_order, terms
 
 LEVELS = {
@@ -199,13 +200,6 @@ def rates(hyper):
 def amplitude(hyper):
     """Return the kernel's variance."""
     return hyper.amplitude * max(1.0, hyper.length) ** 4
-
-
-def squared_distances(a, b):
-    """Return |a_i − b_j|² of rows."""
-    squares = np.sum(a * a, axis=1)[:, None] + np.sum(b * b, axis=1)
-    squares -= 2 * a @ b.T
-    return np.maximum(squares, 0, out=squares)
 
 
 def _write(surrogate, problem, hyper, alpha, level):

@@ -4,13 +4,12 @@ Symbols: as in metropolis.py; f the log-densities of the points that were evalua
 a kind of move, its mean α|v − u|²/d.
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import erfc
-from threadpoolctl import ThreadpoolController
 
+from pymc_kameleon.approximation.linalg import linear_algebra, whitened
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.quadratic import n_coefficients
 from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain, modes
@@ -167,18 +166,12 @@ def seen_by(chains, effort, rng):
     points, f, is_move = archive.points_of(chains)
     mean, factor = archive.moments(chains, moves)
     states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
-    u, middle = archive.whitened(points, mean, factor), archive.level(chains, moves)
+    u, middle = whitened(points, mean, factor), archive.level(chains, moves)
     most = MOST_QUADRATIC_POINTS if effort.is_cheap else effort.n_centres
     rows = archive.worth_fitting(u, f - middle, most, rng)
     sample = u[rows], f[rows], archive.scored(is_move[rows])
-    newest_states = archive.whitened(states[-10 * inner_chain.N_STARTS :], mean, factor)
+    newest_states = whitened(states[-10 * inner_chain.N_STARTS :], mean, factor)
     return Seen(mean, factor, sample, newest_states, middle, len(f))
-
-
-@cache
-def linear_algebra():
-    """Return what limits its threads; to look for its libraries takes 3 ms."""
-    return ThreadpoolController()
 
 
 def fitted(surrogate, sample, hyper, nu, effort, chooses, middle):
@@ -282,7 +275,7 @@ def unseen_moves(chains):
     parameters = chains[0].parameters
     moves = (archive.newest(chain.tuning.moves, NEWS_SHARE) for chain in chains)
     _, y, f, alpha = map(np.concatenate, zip(*moves, strict=True))
-    return archive.whitened(y, parameters.mean, parameters.factor), f, alpha
+    return whitened(y, parameters.mean, parameters.factor), f, alpha
 
 
 def share_of_news(chains):

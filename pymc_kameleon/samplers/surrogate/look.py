@@ -12,6 +12,7 @@ from contextlib import suppress
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.approximation.linalg import lower_of
 from pymc_kameleon.samplers.surrogate.modes import LEAST_MASS, Mode
 from pymc_kameleon.step.warm_start.approach import (
     ARMIJO,
@@ -21,7 +22,7 @@ from pymc_kameleon.step.warm_start.approach import (
     updated,
 )
 from pymc_kameleon.step.warm_start.quadratics import fit_shape
-from pymc_kameleon.step.warm_start.search import BudgetSpent, Search, lower_of
+from pymc_kameleon.step.warm_start.search import BudgetSpent, Search
 
 LOOK_SHARE, LEAST_FOR_LOOK, MOST_LOOKED = 0.1, 750, 800
 """Share of the evaluations by which a chain looks, of its own or of all that follow it; how many

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.linalg import cholesky, whitened
 from pymc_kameleon.core.arrays import copy_arrays, floats, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import log_determinant, multiply_lower, solve_lower, squared_norm
@@ -80,7 +81,7 @@ class Mode(NamedTuple):
 
     def normal(self, x):
         """Return the log-densities at points (n, d), as if normal."""
-        u = archive.whitened(x, self.mean, self.factor)
+        u = whitened(x, self.mean, self.factor)
         return self.logp - np.sum(u * u, axis=1) / 2
 
     def holds(self, x):
@@ -202,7 +203,7 @@ def _nearest(points, modes, found):
         shapes = list(zip(modes.mode_means, modes.mode_factors, strict=True))[: len(found)]
     logs = []
     for mean, factor in shapes:
-        u = archive.whitened(points, mean, factor)
+        u = whitened(points, mean, factor)
         logs.append(-0.5 * np.sum(u * u, axis=1) - np.log(np.diag(factor)).sum())
     return np.argmax(logs, axis=0)
 
@@ -217,7 +218,7 @@ def _learned(mode, points, weights):
     away = points - own
     covariance = (1 - known) * (away.T * weights) @ away / total
     covariance += known * mode.factor @ mode.factor.T
-    return (1 - known) * own + known * mode.mean, archive.cholesky(covariance)
+    return (1 - known) * own + known * mode.mean, cholesky(covariance)
 
 
 def _merge(found, learned):

@@ -15,12 +15,12 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
+from pymc_kameleon.approximation.linalg import squared_distances, whitened
 from pymc_kameleon.core.arrays import allocate, floats
 from pymc_kameleon.core.jit import cached_jit, jit, specialise
 from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.samplers.surrogate import fit
-from pymc_kameleon.samplers.surrogate.archive import whitened
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.emulator import emulator_from, surrogate_from
 from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_proposal, u_of, x_of
@@ -145,11 +145,11 @@ class Spread:
             return np.zeros(len(x))
         u = whitened(x, self._parameters.mean, self._parameters.factor)
         centres = p.centres[:, :n].T
-        covariance = 1 / (1 + fit.squared_distances(centres, centres))
+        covariance = 1 / (1 + squared_distances(centres, centres))
         values = covariance @ p.weights[:n]
         root = cholesky(covariance + LEAST_NOISE * np.eye(n), lower=True)
         amplitude = np.square(solve_triangular(root, values, lower=True)).mean()
-        cross = 1 / (1 + fit.squared_distances(centres, u * p.rates))
+        cross = 1 / (1 + squared_distances(centres, u * p.rates))
         known = np.square(solve_triangular(root, cross, lower=True)).sum(axis=0)
         return np.sqrt(amplitude * np.maximum(1 - known, 0))
 

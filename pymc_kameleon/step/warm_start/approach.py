@@ -17,6 +17,7 @@ import numpy as np
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.approximation.linalg import lower_of
 from pymc_kameleon.step.warm_start.lines import parabola, sweep
 from pymc_kameleon.step.warm_start.quadratics import fit_shape, is_still_right, solve
 from pymc_kameleon.step.warm_start.search import (
@@ -28,7 +29,6 @@ from pymc_kameleon.step.warm_start.search import (
     BudgetSpent,
     Search,
     WarmStart,
-    lower_of,
 )
 
 WARM_START_BUDGET = 60

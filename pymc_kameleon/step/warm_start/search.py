@@ -166,12 +166,6 @@ class Search:
         return f
 
 
-def lower_of(factor):
-    """Return the lower triangular factor, of positive diagonal, of the same covariance."""
-    lower = np.linalg.qr(factor.T, mode="r").T
-    return lower * np.where(np.diag(lower) < 0, -1.0, 1.0)
-
-
 def moved(x, coordinates, step):
     """Return x after a step in some of its coordinates."""
     y = x.copy()

@@ -16,9 +16,10 @@ from copy import copy
 
 import numpy as np
 
+from pymc_kameleon.approximation.linalg import factorised
 from pymc_kameleon.samplers.surrogate.active import draws
 from pymc_kameleon.samplers.surrogate.active.draws import Density
-from pymc_kameleon.samplers.surrogate.active.process import Process, Terms, drawn, factorised
+from pymc_kameleon.samplers.surrogate.active.process import Process, Terms, drawn
 from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
 
 POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240

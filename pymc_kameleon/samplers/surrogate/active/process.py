@@ -30,6 +30,8 @@ from scipy.linalg import blas, lapack
 from scipy.optimize import minimize
 from scipy.special import xlogy
 
+from pymc_kameleon.approximation.linalg import factorised
+
 DEPTH, LARGEST_DROP = (6, 4), 1000
 """T: from this, and times d, drops are compressed; and their bound, times T."""
 
@@ -55,9 +57,6 @@ LEAST_CURVATURE = 0.01
 
 ROUNDING = 1e-11
 """Noise by rounding, as a share of the variance."""
-
-JITTERS = 0.0, 1e-6, 1e-4, 1e-2
-"""Variances that are added until rounding leaves K positive definite."""
 
 
 def compressed(f, best, d, is_exact=False):
@@ -403,17 +402,6 @@ def _add_noise(k, y, hyper):
     """Add the noise of values, and that of rounding, to their covariance."""
     diagonal = np.diag_indices(len(k))
     k[diagonal] = (1 + ROUNDING) * k[diagonal] + noise_of(y, hyper)
-
-
-def factorised(k):
-    """Return the lower factor of K, with as little added to its diagonal as rounding needs."""
-    diagonal = np.diag(k).copy()
-    for jitter in JITTERS:
-        np.fill_diagonal(k, diagonal + jitter)
-        factor, failed = lapack.dpotrf(k.T, lower=1)  # its transpose, as LAPACK stores it
-        if not failed:
-            return factor
-    raise np.linalg.LinAlgError("The covariance is not positive definite.")
 
 
 # ---- the choice of its numbers ------------------------------------------------------------------

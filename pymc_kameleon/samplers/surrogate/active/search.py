@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.batches import BatchSearch, turned
+from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.samplers.surrogate.active.way import Way, are_near
-from pymc_kameleon.samplers.surrogate.batch_search import BatchSearch, turned
-from pymc_kameleon.samplers.surrogate.learning import linear_algebra
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
 
 MOST_COORDINATES = 14

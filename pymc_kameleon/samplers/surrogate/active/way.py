@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from pymc_kameleon.approximation.linalg import cholesky, lower_of
 from pymc_kameleon.samplers.surrogate.active import draws, scouts, star
 from pymc_kameleon.samplers.surrogate.active.choice import most_telling, spread
 from pymc_kameleon.samplers.surrogate.active.draws import Density
@@ -33,10 +34,8 @@ from pymc_kameleon.samplers.surrogate.active.process import (
     is_bounded,
     noise_of,
 )
-from pymc_kameleon.samplers.surrogate.archive import cholesky
 from pymc_kameleon.samplers.surrogate.evaluations import evenly, some_of_each
 from pymc_kameleon.samplers.surrogate.learning import LOOK_DROPS, LOOK_RADII
-from pymc_kameleon.step.warm_start.search import lower_of
 
 LEAST_BATCH, BATCH = 2, 1 / 40
 """Points of a batch at least, and as a share of those evaluated."""

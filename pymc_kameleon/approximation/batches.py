@@ -6,7 +6,7 @@ So it does not know whether they were evaluated one after another, or are from a
 
 import numpy as np
 
-from pymc_kameleon.samplers.surrogate.learning import linear_algebra
+from pymc_kameleon.approximation.linalg import linear_algebra
 
 
 class BatchSearch:

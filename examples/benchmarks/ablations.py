@@ -1,0 +1,195 @@
+"""What each rule of an approximation is good for: errors of runs with it, and without it.
+
+    python examples/benchmarks/ablations.py [--rules scouts looks] [--cases GARCH] [--budgets 150]
+        [--seeds 4]
+
+A run is ``pk.sample(max_evaluations=...)``; its error is the root mean square, over coordinates,
+of errors of posterior means by ``pk.summary``, in posterior standard deviations. It is wrong if a
+mean is off by more than 0.2 sd and by 4 standard errors, and no warning says anything.
+
+``RULES`` says how each rule is switched off. The table has, for each family of problems, the ratio
+of the errors without the rule to those with it (geometric mean, and its standard error in the last
+digits), and the runs that are wrong without it. A rule stays if the ratio is above 1.05 by two
+standard errors in some family, or if without it one run in fifty more is wrong.
+"""
+
+import importlib
+import sys
+from contextlib import ExitStack
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from benchmark import each, grouped, main, quiet, sample, sample_by_pymc, table
+from problems import CASES, Case, Problem, kept, known_quantiles
+from simulators import MODELS, reference
+
+import pymc_kameleon as pk
+
+FILE = Path(__file__).with_suffix(".json")
+BUDGETS = 150, 300, 1000
+WRONG, STANDARD_ERRORS = 0.2, 4.0
+
+# ---- problems -----------------------------------------------------------------------------------
+
+DENSITIES = (
+    *("GARCH", "AR5", "interaction", "hidden Markov", "mixture", "schools", "transforms"),
+    *("banana", "centred schools"),
+)
+OUTPUTS = "influenza", "pk_by_subject", "heat", "hares", "kinetics of 4", "kinetics of 12"
+FAMILIES = {"log-density": DENSITIES, "simulator": OUTPUTS}
+
+
+def measured(rule, case, budget, seed):
+    """Return the error of a run, its largest one, and whether it is wrong without a warning."""
+    step, known = step_of(case)
+    model = step.model
+    with ExitStack() as stack:
+        for patch in patches(RULES[rule]):
+            stack.enter_context(patch)
+        with quiet() as told:
+            dt = sample(step, max_evaluations=budget, random_seed=seed)
+            found = pk.summary(dt, list(model.initial_point()), model=model, round_to="none")
+    off = np.abs(found["mean"].to_numpy() - known["mean"]) / known["sd"]
+    sure = off > STANDARD_ERRORS * found["mcse_mean"].to_numpy() / known["sd"]
+    return {
+        "error": float(f"{np.sqrt(np.mean(off**2)):.3g}"),
+        "largest": float(f"{off.max():.3g}"),
+        "wrong": bool(np.any(sure & (off > WRONG)) and not told),
+    }
+
+
+@cache
+def step_of(case):
+    """Return the sampler of a case, compiled, and mean and sd of its coordinates."""
+    model, known = model_of(case)
+    if case in OUTPUTS:
+        return pk.EmulatorMetropolis(model=model), known
+    return pk.SurrogateMetropolis(model=model, expensive=True), known
+
+
+def model_of(case):
+    """Return the model of a case, and mean and sd of its coordinates."""
+    if case in MODELS:
+        return MODELS[case].model(), reference(MODELS[case].known_as or case)
+    if case in CASES:
+        problem = Problem(case)
+        return problem.model, known_quantiles(problem)
+    subjects = int(case.split()[-1])
+    model, twin = (kinetics(subjects, solve) for solve in (concentrations, twin_of_concentrations))
+    return model, kept(f"moments of {case}", lambda: by_nuts(Problem(case, Case(lambda: twin))))
+
+
+def by_nuts(problem):
+    """Return mean and sd of coordinates, by a run of NUTS."""
+    with quiet():
+        dt = sample_by_pymc(
+            5000, model=problem.model, random_seed=1, idata_kwargs={"include_transformed": True}
+        )
+    x = problem.coordinates(
+        {**dt["posterior"].data_vars, **dt["unconstrained_posterior"].data_vars}
+    )
+    return {"mean": x.mean(axis=(0, 1)), "sd": x.std(axis=(0, 1))}
+
+
+HOURS = np.array([0.25, 0.5, 1, 2, 3, 4, 6, 8, 12, 24])
+
+
+def one_compartment(x, xp=np):
+    """Return concentrations of a dose of 100, of the logarithms of absorption, elimination, V."""
+    absorption, elimination, volume = xp.exp(x[0]), xp.exp(x[1]), xp.exp(x[2])
+    fall = xp.exp(-elimination * HOURS) - xp.exp(-absorption * HOURS)
+    return 100 * absorption / (volume * (absorption - elimination)) * fall
+
+
+twin_of_concentrations = partial(one_compartment, xp=pt)
+
+
+@pk.black_box(ndim=1)
+def concentrations(x):
+    """Return concentrations."""
+    return one_compartment(x)
+
+
+def kinetics(subjects, solve):
+    """Return a hierarchy of 3 parameters for each subject, not centred: d = 3 J + 7."""
+    rng, typical = np.random.default_rng(subjects), np.array([0.0, -2.0, 3.0])
+    own = typical + rng.normal(0, [0.3, 0.2, 0.2], (subjects, 3))
+    y = np.array([one_compartment(x) for x in own]) * np.exp(rng.normal(0, 0.15, (subjects, 10)))
+    with pm.Model() as model:
+        means = pm.Normal("means", typical, 1, shape=3)
+        between = pm.HalfNormal("between", 0.5, shape=3)
+        effects = pm.Normal("effects", shape=(subjects, 3))
+        sigma = pm.HalfNormal("sigma", 0.3)
+        each = means + between * effects
+        mean = pt.stack([solve(each[i]) for i in range(subjects)])
+        pm.LogNormal("y", pt.log(mean), sigma, observed=y)
+    return model
+
+
+# ---- rules --------------------------------------------------------------------------------------
+
+
+class Rule(NamedTuple):
+    """A rule: what it is for, and how it is switched off: values of names, by modules."""
+
+    what: str
+    without: dict  # "module.NAME" -> value
+
+
+RULES = {"": Rule("all rules", {})}
+
+
+def patches(rule):
+    """Yield patches of a rule's names, wherever they have been imported."""
+    for path, value in rule.without.items():
+        module, name = path.rsplit(".", 1)
+        own = getattr(importlib.import_module(f"pymc_kameleon.{module}"), name)
+        for other in list(sys.modules.values()):
+            if other.__name__.startswith("pymc_kameleon") and getattr(other, name, None) is own:
+                yield mock.patch.object(other, name, value)
+
+
+def plan(options):
+    """Return what is to be run."""
+    cases = [case for family in FAMILIES.values() for case in family]
+    budgets = [int(n) for n in options.budgets or BUDGETS]
+    rules = ["", *(options.rules or RULES)]
+    return each(measured, seed=range(options.seeds), case=cases, budget=budgets, rule=rules)
+
+
+def add_options(parser):
+    """Add the option of this script."""
+    parser.add_argument("--rules", nargs="+", help="some of them")
+
+
+def tables(rows):
+    """Return the table of what errors are without each rule, over errors with all."""
+    with_all = {(r["case"], r["budget"], r["seed"]): r for r in rows if not r["rule"]}
+    lines = []
+    for rule, own in grouped(rows, "rule").items():
+        if rule in RULES and rule:
+            pairs = [(with_all.get((r["case"], r["budget"], r["seed"])), r) for r in own]
+            pairs = [pair for pair in pairs if pair[0]]
+            cells = [compared([p for p in pairs if p[1]["case"] in of]) for of in FAMILIES.values()]
+            lines.append([rule, RULES[rule].what, *(cell for pair in cells for cell in pair)])
+    titles = ["rule", "what for", *(t for name in FAMILIES for t in (name, "wrong"))]
+    return {"ablations.md": {"ablations": table(titles, lines)}}
+
+
+def compared(pairs):
+    """Return the ratio of errors without a rule to those with it, and runs that are wrong."""
+    if not pairs:
+        return "", ""
+    logs = [np.log(without["error"] / own["error"]) for own, without in pairs]
+    ratio, error = np.exp(np.mean(logs)), np.std(logs) / np.sqrt(len(logs))
+    wrong = [sum(one["wrong"] for one in side) for side in zip(*pairs, strict=True)]
+    return f"{ratio:.2f} ± {ratio * error:.2f}", f"{wrong[0]} → {wrong[1]} of {len(pairs)}"
+
+
+if __name__ == "__main__":
+    main(FILE, plan, tables, seeds=4, add_options=add_options)

@@ -1,0 +1,6 @@
+"""Approximations of a posterior from evaluations: what both kinds of them share.
+
+``linalg``   factors, whitened coordinates, distances
+``drops``    how far below the best point something still counts
+``batches``  a search in batches, which can be interrupted
+"""

@@ -14,6 +14,7 @@ from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import ScaleTuning, gain, settle_scale, tune_scale
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.step import KameleonStep
+from pymc_kameleon.step.initial_search import NoSearch
 from pymc_kameleon.step.learned import scale_of
 
 
@@ -79,7 +80,7 @@ class CubeWalk(KameleonStep):
     """
 
     name = "cube_walk"
-    approaches = False  # it begins where it is told
+    initial_search = NoSearch  # it begins where it is told
     algorithm = Algorithm(transition, adapt, nothing_derived, report)
 
     def _allocate(self, scales, n_tune):

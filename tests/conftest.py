@@ -87,8 +87,8 @@ def begin_with(monkeypatch):
             exact = np.zeros(x.size, bool)
             return WarmStart(x, f, scales, np.diag(scales), exact, 0.0, x[None], np.array([f]))
 
-        monkeypatch.setattr("pymc_kameleon.step.base.approach", stay)
-        monkeypatch.setattr("pymc_kameleon.step.base.draw_near", lambda home, *_: home.x)
+        monkeypatch.setattr("pymc_kameleon.step.initial_search.approach", stay)
+        monkeypatch.setattr("pymc_kameleon.step.initial_search.draw_near", lambda home, *_: home.x)
 
     return begin
 

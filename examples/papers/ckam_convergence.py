@@ -55,7 +55,7 @@ def measure(target, sampler, n_chains):
 def follow(name, sampler, n_chains):
     """Return symmetric KL when SHARES of the evaluations were made, (chains, shares)."""
     target, kind, evaluations = TARGETS[name], SAMPLERS[name][sampler], EVALUATIONS[name]
-    alone = {"pool_tuning": False} if kind.kind.learns_together else {}
+    alone = {"pool_tuning": False} if kind.kind.learns != "alone" else {}
     step = kind.kind(model=target.model(), steps_per_draw=1, **alone, **kind.options)
     tune = int(kind.tuned * evaluations)
     dt = benchmark.sample(

@@ -74,7 +74,7 @@ def plan(options):
 def measure(name, n, options):
     """Return the row of a sampler: n iterations of each chain, of which a fifth is burn-in."""
     cls, arguments = SAMPLERS[name]
-    alone = {"pool_tuning": False} if cls.learns_together else {}
+    alone = {"pool_tuning": False} if cls.learns != "alone" else {}
     step = cls(
         model=build(options.data), pseudo_marginal=True, steps_per_draw=EVERY, **alone, **arguments
     )

@@ -21,6 +21,7 @@ class Layout:
     def __init__(self, model, own, initial_point):
         others = [var for var in model.value_vars if var not in own]
         self.covers_all = not others
+        self.covers_all_continuous = len(own) == len(model.continuous_value_vars)
         self._names = [var.name for var in model.value_vars]
         places, end = {}, 0
         for name in self._names:

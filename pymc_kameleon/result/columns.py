@@ -40,7 +40,7 @@ class Columns:
             self.groups[WARMUP_POSTERIOR] = outputs.variables
         self.groups[WARMUP_STATS] = stats
         if steps[0].statistics.kept:
-            self.groups[steps[0].kept_group] = steps[0].statistics.kept
+            self.groups[steps[0].keeps.group] = steps[0].statistics.kept
 
     def named(self, portion, tuning):
         """Yield group, name and values (n, ...) of draws that an advance has made."""
@@ -56,7 +56,7 @@ class Columns:
             yield stats, RENAMED.get(name, name), values
         if (first := self._steps[0]).statistics.kept and not tuning:
             for name, values in first.statistics.kept_of(portion.stats[0]).items():
-                yield first.kept_group, name, values
+                yield first.keeps.group, name, values
 
     def like(self, group, numbers):
         """Return a dataset of a group with one draw of each of the chains `numbers`."""
@@ -67,7 +67,7 @@ class Columns:
             coords, dims = self.coords, self.dims
         elif group in GROUPS_BY_DRAW:
             coords = {COORDINATE: self._steps[0].layout.coordinates()}
-            own = self._steps[0].kept_dims
+            own = self._steps[0].keeps.dims
             shaped = [name for name, (shape, _) in self.groups[group].items() if shape]
             dims = {name: own.get(name, [COORDINATE]) for name in shaped}
         self._likes[group, *numbers] = like = dict_to_dataset(

@@ -7,6 +7,7 @@ import numpy as np
 
 from pymc_kameleon.step.base import samplers
 from pymc_kameleon.step.groups import STATE_GROUP
+from pymc_kameleon.step.options import OPTION_TYPES
 
 NOT_OPTIONS = {"model", "vars", "rng", "blocked"}
 """Arguments of a step that are not options of the sampler."""
@@ -17,7 +18,7 @@ def describe(step):
     _, arguments = step.__getnewargs_ex__()
     try:
         given = {name: value for name, value in arguments.items() if name not in NOT_OPTIONS}
-        options = _all_encoded(given, step.option_types)
+        options = _all_encoded(given, tuple(OPTION_TYPES.values()))
     except TypeError:
         options = None
     return {
@@ -82,7 +83,7 @@ def _class_and_options(description):
     sampler = {cls.__name__: cls for cls in samplers()}.get(name)
     if sampler is None or options is None:
         return name, sampler, None
-    return name, sampler, _all_decoded(options, {cls.__name__: cls for cls in sampler.option_types})
+    return name, sampler, _all_decoded(options, OPTION_TYPES)
 
 
 def check_same_step(step, description):

@@ -36,7 +36,7 @@ def data_tree(job, all_chains, chains, length, record, plan, seconds):
         "sampling_time": seconds,
         "tuning_steps": chains[0].tune,
     }
-    if job.at_once > 1 and all(step.pool_tuning and step.follows for step in job.steps):
+    if job.at_once > 1 and all(step.pool_tuning and step.search.follows for step in job.steps):
         numbers_of_all = superchains(len(all_chains))
         attributes[ATTRIBUTE] = json.dumps(numbers_of_all[rows].tolist())
     watches = [own.watch for chain in all_chains for own in chain.state.steps]
@@ -66,7 +66,7 @@ def data_tree(job, all_chains, chains, length, record, plan, seconds):
 
 def _evaluations(job, chains, record):
     """Return what black boxes have returned, by the first step that knows."""
-    numbers, group = [chain.number for chain in chains], job.steps[0].kept_group
+    numbers, group = [chain.number for chain in chains], job.steps[0].keeps.group
     for k, step in enumerate(job.steps):
         kept = []
         if k == 0 and group in record.columns.groups:

@@ -16,7 +16,7 @@ COLLAPSED = 1e-150
 class LearnedShape(KameleonStep):
     """A sampler that learns a covariance, by core/shape.py; the chains of a run pool it."""
 
-    learns_together, learns_alone = True, False
+    learns = "together"
 
     def _shape(self):
         """Return the Shape and the ShapeTuning that are learned, or None."""

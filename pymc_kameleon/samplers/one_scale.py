@@ -8,6 +8,7 @@ from pymc_kameleon.core.arrays import allocate, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.scaling import ScaleTuning, gain, settle_scale, tune_scale
 from pymc_kameleon.step.base import KameleonStep
+from pymc_kameleon.step.initial_search import NoSearch
 from pymc_kameleon.step.options import checked_bool, checked_number, checked_scaling_bounds
 
 
@@ -42,7 +43,7 @@ def tuned_scale(parameters, tuning):
 class OneScale(KameleonStep):
     """A sampler that tunes one scale, by `tune_one_scale`."""
 
-    approaches = False
+    initial_search = NoSearch
 
     def __init__(
         self, vars=None, *, scaling=None, tune_scaling=True, scaling_bounds=None, **common

@@ -104,7 +104,7 @@ class Budget:
         if self._settles_late:
             tune = min(self.tune, LEAST_TUNING + int(self._share * most) // per_draw)
             return tune, draws, NOTHING_SETTLED, ways
-        usual = [step.evaluations_of_search(SEARCH, FOLLOWING)[0] for step in self.steps]
+        usual = [step.search.usual_evaluations(SEARCH, FOLLOWING)[0] for step in self.steps]
         usual = sum(sum(map(min, own, usual)) for own in ways)
         n = min(int(self._share * (most - usual)), most - self._bound(ways) - rest)
         tune = max(n // per_draw, n_tune)
@@ -130,11 +130,11 @@ class Budget:
 
     @property
     def _share(self):
-        return max(step.tuning_share for step in self.steps)
+        return max(step.search.tuning_share for step in self.steps)
 
     @property
     def _settles_late(self):
-        return self.tune > 1 and all(step.follows for step in self.steps)
+        return self.tune > 1 and all(step.search.follows for step in self.steps)
 
     def _looks(self, draws):
         """Return the evaluations by which chains are tried where tuning ends, and later."""
@@ -159,15 +159,15 @@ class Budget:
     def _share_of_ways(self, most):
         """Return the evaluations for all ways, of so many: no fewer than one usually takes."""
         leading = [step for step in self.steps if self._leads(step)]
-        usual = sum(step.evaluations_of_search(SEARCH, FOLLOWING)[0] for step in leading)
-        return max(usual, int(max(step.way_share for step in self.steps) * most))
+        usual = sum(step.search.usual_evaluations(SEARCH, FOLLOWING)[0] for step in leading)
+        return max(usual, int(max(step.search.share for step in self.steps) * most))
 
     def _leads(self, step):
         """Whether chains follow the first one."""
-        return self.pools and step.pool_tuning and step.follows
+        return self.pools and step.pool_tuning and step.search.follows
 
     def _searches(self, step):
-        return step.searches and self.tune > 0
+        return step.search.searches and self.tune > 0
 
     def _way(self, k, step, share, room):
         """Return how long that of the k-th chain may be.
@@ -188,18 +188,18 @@ class Budget:
 
     def _bound(self, ways):
         """Return the evaluations before the first transitions of all chains, at most."""
-        most = [1 + step.most_evaluations_of_way() for step in self.steps]
+        most = [1 + step.search.most_evaluations() for step in self.steps]
         return sum(sum(map(min, own, most)) for own in ways) + self.chains * self._beside_way
 
     @property
     def _beside_way(self):
         """Return those of a chain besides its ways: a start from which no way begins, too."""
-        others = sum(not self._searches(step) or step.is_one_of_many for step in self.steps)
+        others = sum(not self._searches(step) or step.search.is_one_of_many for step in self.steps)
         return AT_FIRST * len(self.steps) + others
 
     @property
     def _unforeseen(self):
-        knows = all(step.follows and step.layout.covers_all for step in self.steps)
+        knows = all(step.search.follows and step.layout.covers_all for step in self.steps)
         return 0 if knows else UNFORESEEN
 
     # ---- on the way -----------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Budget:
         n = (tune - done) * self._per_draw + self._unforeseen
         if done == 0:
             limits = [own.monitor.most_on_the_way for own in state.steps]
-            ways = [1 + s.most_evaluations_of_way() if s.searches else 0 for s in self.steps]
+            ways = [1 + s.search.most_evaluations() if s.search.searches else 0 for s in self.steps]
             n += sum(map(min, ways, limits)) + self._beside_way
         return n
 
@@ -270,7 +270,7 @@ def evaluations_left(prepared, computed):
     job, budget = prepared.job, Budget.of(prepared.job, prepared.settings)
     if budget is None:
         return None
-    if job.steps[0].kept_group == GRADIENTS:
+    if job.steps[0].keeps.group == GRADIENTS:
         raise ValueError(
             "keep_gradients evaluates the log-density between draws at the end of a run, which "
             "max_evaluations forbids: leave one of them out."

@@ -91,10 +91,10 @@ def first_states(job, settings, random_seed, initvals, known):
     most = None if budget is None else budget.most
     if budget is not None:
         budget.first_lengths(0)  # raises if there are too few, before starts are evaluated
-    follow = all(step.pool_tuning and step.follows for step in steps)
+    follow = all(step.pool_tuning and step.search.follows for step in steps)
     n = 1 if follow and settings.max_concurrent > 1 else None  # as others begin elsewhere
     found = starts(job, [rng.integers(2**30) for rng in rngs], initvals, most, n)
-    if all(step.pool_tuning and step.leads_from_best for step in steps):
+    if all(step.pool_tuning and step.search.leads_from_best for step in steps):
         found = _best_first(found)
     tune, draws, ways, states = settings.tune, settings.draws, None, []
     if budget is not None:
@@ -110,8 +110,8 @@ def first_states(job, settings, random_seed, initvals, known):
             step.setup_chain(step_rng, tune, draws)
             step.watch.turn(k if k < LOOKING_CHAINS else -1)
         for step, (n, noted) in zip(own, evaluated, strict=True):
-            begins_elsewhere = step.pool_tuning and k > 0 and step.is_one_of_many
-            step.start_known(n, None if begins_elsewhere else noted)
+            begins_elsewhere = step.pool_tuning and k > 0 and step.search.is_one_of_many
+            step.search.know_start(n, None if begins_elsewhere else noted)
         for step, way in zip(own, ways[k] if ways else [NO_LIMIT] * len(own), strict=True):
             step.monitor.most_on_the_way = way
             if budget is not None and (follow or settings.chains == 1):

@@ -310,7 +310,7 @@ def _check_untouched(saved, job, states):
     if saved.plan["keeps_warmup"]:
         lengths[WARMUP_POSTERIOR] = tuned
     if (first := job.steps[0]).statistics.kept:
-        lengths[first.kept_group] = kept
+        lengths[first.keeps.group] = kept
     for group, had in lengths.items():
         found = saved.draws.get(group)
         n = 0 if found is None else found.sizes.get("draw", 0)

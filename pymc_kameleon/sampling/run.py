@@ -39,6 +39,7 @@ from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn, pass_pause
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.messages import counted
+from pymc_kameleon.step.pooling import learns_late
 from pymc_kameleon.step.problems import given_warnings
 
 _log = logging.getLogger("pymc_kameleon")
@@ -64,7 +65,9 @@ class Run:
         self._budget = Budget.of(job, prepared.settings)
         self._width = job.outputs.n + sum(step.statistics.width for step in job.steps)
         several = len(chains) > 1
-        self._follow = several and any(step.pool_tuning and step.follows for step in job.steps)
+        self._follow = several and any(
+            step.pool_tuning and step.search.follows for step in job.steps
+        )
         self._find_pauses()
         self._way = FirstWay(job, chains[0]) if self._searches_at_once(chains[0]) else None
         for chain in chains:
@@ -93,7 +96,9 @@ class Run:
             {p for p in step.pauses() if p < tune} if several and pools_tuning(step) else set()
             for step in example
         ]
-        late = several and len(example) == 1 and pools_tuning(example[0]) and example[0].learns_late
+        late = (
+            several and len(example) == 1 and pools_tuning(example[0]) and learns_late(example[0])
+        )
         self._late = set(example[0].pauses()[1:-1]) if late else set()
         self._job.give_back(example)
 
@@ -244,7 +249,7 @@ class Run:
     def _searches_at_once(self, first):
         """Whether evaluations of the first chain's way are made many at a time."""
         begins = first.done == 0 < first.tune and not first.has_arrived
-        leads = self._follow or (len(self._chains) == 1 and self._job.steps[0].follows)
+        leads = self._follow or (len(self._chains) == 1 and self._job.steps[0].search.follows)
         return leads and self._at_once > 1 and begins
 
     @property
@@ -310,7 +315,9 @@ class Run:
         Their own starts may be impossible: nobody has looked.
         """
         first, steps = self._chains[0].state, self._job.steps
-        if not all(s.follows for s in steps) or all(own.guide.is_known for own in first.steps):
+        if not all(s.search.follows for s in steps) or all(
+            own.guide.is_known for own in first.steps
+        ):
             return
         point = first.point.copy()
         for step, own in zip(steps, first.steps, strict=True):
@@ -332,7 +339,7 @@ class Run:
         if self._at_once > 1 and chain is not self._chains[0]:
             k = superchains(len(self._chains))[chain.row]
             pairs = zip(self._job.steps, guides, strict=True)
-            guides = [guide.turned(k) if step.follows else guide for step, guide in pairs]
+            guides = [guide.turned(k) if step.search.follows else guide for step, guide in pairs]
         pairs = zip(chain.state.steps, guides, strict=True)
         steps = [replace(own, guide=guide) for own, guide in pairs]
         return replace(chain.state, steps=steps)
@@ -665,7 +672,7 @@ class Run:
 
 def pools_tuning(step):
     """Whether chains of a run learn together."""
-    return step.pool_tuning and step.learns_together
+    return step.pool_tuning and step.learns != "alone"
 
 
 def _in_chain(chain, error, when=""):

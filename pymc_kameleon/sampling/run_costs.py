@@ -99,7 +99,7 @@ def say_what_more_workers_do(job, chains, workers):
             "pass an executor of processes.",
             names_of(alone),
         )
-    if job.at_once == 1 and all(step.follows for step in job.steps):
+    if job.at_once == 1 and all(step.search.follows for step in job.steps):
         _log.info(
             "At most %d evaluations are under way at a time, and one while the first chain looks "
             "for the posterior. If there are more workers, pass max_concurrent=64, for "
@@ -110,7 +110,7 @@ def say_what_more_workers_do(job, chains, workers):
 
 def say_what_at_once_is_for(job):
     """Tell that searches make one evaluation after another, where they do."""
-    if job.at_once > 1 and not any(step.follows for step in job.steps):
+    if job.at_once > 1 and not any(step.search.follows for step in job.steps):
         _log.info(
             "max_concurrent sets the number of chains, and nothing else: with %s each chain "
             "looks for the posterior alone.",
@@ -167,10 +167,10 @@ SLOWEST, SLOWEST_LOGP = 0.01, 0.1
 
 def _evaluations_before_draws(step, scouting, pools):
     """Return the evaluations of a chain for which the others wait, and those of all together."""
-    whole, short = step.evaluations_of_search(WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS)
-    if not (scouting and step.approaches):
+    whole, short = step.search.usual_evaluations(WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS)
+    if not (scouting and step.search.exists):
         return 0, 0
-    if step.follows and step.pool_tuning and pools:
+    if step.search.follows and step.pool_tuning and pools:
         return whole, short * (scouting - 1)
     return 0, whole * scouting
 

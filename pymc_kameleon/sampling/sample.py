@@ -219,7 +219,7 @@ def sample(
                 check_not_tiny(max_evaluations, lengths.chains, lengths.tune)
             store = None if store is None else as_path("store", store)
             steps = steps_of_run(step, model)
-            follow = all(one.follows for one in steps)
+            follow = all(one.search.follows for one in steps)
             if evaluators and max_concurrent is None and follow and (n := evaluators.size) > 1:
                 max_concurrent = n
                 _log.info(

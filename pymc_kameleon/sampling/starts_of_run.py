@@ -121,7 +121,7 @@ class Density:
         for step, value in zip(self._steps, self._values, strict=True):
             counts.append(int(step.log_density.count[0]))
             step.log_density.count[0] = 0
-            noted.append(np.append(value, step.log_density.gradient[: step._n_noted]))
+            noted.append(np.append(value, step.log_density.gradient[: step.search.n_noted]))
         return list(zip(counts, noted, strict=True))
 
 

@@ -14,7 +14,6 @@ from pymc_kameleon.core.chain import N_PROGRESS, Algorithm
 from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.core.jit import leaf_types
 from pymc_kameleon.core.scaling import default_target_accept
-from pymc_kameleon.core.schedules import Decay
 from pymc_kameleon.model import noise
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.functions import ModelLogp, ModelOutputs
@@ -32,10 +31,10 @@ from pymc_kameleon.model.pymc_internals import (
     progress_update,
     random_generator_from_state,
 )
-from pymc_kameleon.model.starts import RETRIES
 from pymc_kameleon.model.watch import Watch
 from pymc_kameleon.step.draw_costs import say_what_a_draw_costs, seconds_per_logp
-from pymc_kameleon.step.groups import GRADIENTS
+from pymc_kameleon.step.groups import GRADIENTS, Keeps
+from pymc_kameleon.step.initial_search import InitialSearch, NoSearch
 from pymc_kameleon.step.make_draws import (
     CannotStart,
     compiled_run,
@@ -57,17 +56,7 @@ from pymc_kameleon.step.options import (
 from pymc_kameleon.step.problems import closing_warning
 from pymc_kameleon.step.statistics import NoStats, Statistics
 from pymc_kameleon.step.unbound import UnboundStep
-from pymc_kameleon.step.warm_start.approach import (
-    FOLLOWING,
-    LEAST_TRIES,
-    NEAR_TRIES,
-    SHORT_WAY,
-    WARM_START_BUDGET,
-    approach,
-    draw_near,
-    evaluations_for_own_search,
-)
-from pymc_kameleon.step.warm_start.search import Guide, RecordedLogp
+from pymc_kameleon.step.warm_start.search import Guide
 
 WARM_START_PATIENCE = 5.0
 """Seconds after which a chain of `pk.sample` tells how far its warm start is."""
@@ -111,17 +100,11 @@ class KameleonStep(ArrayStepShared):
     stats: type = NoStats
     settings: Mapping = MappingProxyType({})  # its own options, which a saved state must share
 
-    # The search for the posterior, before the first draw
-    approaches: ClassVar[bool] = True  # whether there is one
-    arrives_roughly: ClassVar[bool] = False  # whether it is enough to know the shape there roughly
-    follows: ClassVar[bool] = False  # whether chains begin where the first one's search has ended
-    leads_from_best = False  # whether the first chain begins at the best of all starts
-    way_share: ClassVar[float] = 0.5  # of limited evaluations, for the searches of all chains
-    tuning_share: ClassVar[float] = 0.5  # of those left after them, for tuning
+    # The search for the posterior, before the first draw; each step has one, `search`
+    initial_search: ClassVar[type[InitialSearch]] = InitialSearch
 
     # What users see
-    tunes_acceptance: ClassVar[bool] = True  # whether `target_accept` is an option
-    may_keep_adapting: ClassVar[bool] = True  # whether `keep_adapting` is one
+    lacks: ClassVar[frozenset] = frozenset()  # `target_accept` and `keep_adapting`, if no options
     own_arithmetic: ClassVar[str] = ""  # what else takes long in a run, in words
     needs_exact_logp: ClassVar[str] = ""  # why the log-density cannot be an estimate, if so
     # The covariance of a normal proposal around the chain's point, if it has one:
@@ -132,25 +115,16 @@ class KameleonStep(ArrayStepShared):
     # State has a field `gradient`.
     derivatives: ClassVar[int] = 0
 
-    # Learning between draws
-    learns_together: ClassVar[bool] = False  # whether `learn` takes, and waits for, all chains
-    learns_late = False  # whether they wait at the first and last pause alone; see `adopt`
-    learns_alone: ClassVar[bool] = True  # whether `learn` is of use to a chain without others
+    # Who learns between draws: each chain "alone", all of a run "together", or "both", if `learn`
+    # takes all chains, and waits for them, but is of use to one without others, too
+    learns: ClassVar[str] = "alone"
 
     # What results and stores keep
-    kept_group: ClassVar[str] = ""  # of `kept`: one of `KEPT_GROUPS`, or `GRADIENTS`
-    kept_dims: ClassVar[Mapping] = MappingProxyType({})  # its dimensions, if not one row
-    option_types: ClassVar[tuple[type, ...]] = (Decay,)  # besides numbers, text and arrays
+    keeps: Keeps = Keeps()  # where `kept` of its statistics is in a result
     lengths_of_run: ClassVar[frozenset] = frozenset()  # fields whose length depends on the run
 
-    n_trials: int  # evaluations when it was made, of which the user was not told yet
-    max_concurrent = 1  # evaluations that a run may have under way
-    known_before = None  # what the chains reuse of earlier runs, from `reused`
-    patience = math.inf
     default_target_accept = staticmethod(default_target_accept)
     default_steps_per_draw = staticmethod(lambda d: max(10, d))
-    default_blocked = True
-    _state_class = KameleonState
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -212,9 +186,10 @@ class KameleonStep(ArrayStepShared):
         if steps_per_draw is not None:
             steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
         self.pseudo_marginal = checked_bool("pseudo_marginal", pseudo_marginal)
+        self.search = (NoSearch if pseudo_marginal else self.initial_search)(self)
         if pseudo_marginal:
             noise.check_sampler(self)
-            self.approaches, self.default_target_accept = False, noise.target_accept
+            self.default_target_accept = noise.target_accept
         if target_accept is None:
             target_accept = self.default_target_accept(d)
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
@@ -222,15 +197,17 @@ class KameleonStep(ArrayStepShared):
         self.pool_tuning = checked_bool("pool_tuning", pool_tuning)
         self.keeps_gradients = checked_bool("keep_gradients", keep_gradients)
         if keep_gradients:
-            self._check_keeps_gradients()
-            self.kept_group = GRADIENTS
+            check_covers_all(self)
+            self.keeps = Keeps(GRADIENTS)
         self.jitters = checked_bool("jitter", jitter)
         region = self.layout.region_array({} if region is None else region)
         super().__init__(own, {}, blocked=blocked, rng=rng)
         self._compile_kwargs = {} if compile_kwargs is None else compile_kwargs
         with one_thread_compiles:
             self.log_density = self._make_log_density(own, region)
-        self._declare_stats()
+        self.statistics = Statistics(self)
+        self.stats_dtypes_shapes, self.stats_dtypes = stats_of_pymc(self.statistics)
+        self._buffer = self.statistics.buffer()
         noise.check_model(self)
         self.steps_per_draw = self._usual_steps() if steps_per_draw is None else steps_per_draw
         self.configuration = {
@@ -246,7 +223,10 @@ class KameleonStep(ArrayStepShared):
             **self.settings,
         }
         self._common_start = np.concatenate([np.ravel(common_start[var.name]) for var in own])
-        self._outputs = None
+        self._outputs, self._state_class = None, KameleonState
+        self.max_concurrent = 1  # evaluations that a run may have under way
+        self.known_before = None  # what the chains reuse of earlier runs, from `reused`
+        self.patience = math.inf  # seconds after which a search tells how far it is
         self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
         with run_compiled_beside([self]) as waits:
             self._compile()
@@ -261,21 +241,13 @@ class KameleonStep(ArrayStepShared):
             )
         noise.say_if_noisy(self, values)
         self._known_at_start = notes.at(start)
+        # Evaluations when it was made, of which the user was not told yet
         self.n_trials = int(self.log_density.count[0] - before) + self.log_density.n_trials
 
     def __repr__(self):
         """Show the sampler and its variables."""
         names = ", ".join(self.var_names)
         return f"{type(self).__name__}([{names}], steps_per_draw={self.steps_per_draw})"
-
-    def _check_keeps_gradients(self):
-        """Raise a ValueError if gradients cannot be kept."""
-        name = type(self).__name__
-        if not self.layout.covers_all:
-            raise ValueError(
-                f"keep_gradients needs {name} to move all variables, not only "
-                f"{list(self.layout.shapes)}: leave it out beside other steps."
-            )
 
     @classmethod
     def options(cls, vars=None, **options):
@@ -329,15 +301,6 @@ class KameleonStep(ArrayStepShared):
         with one_thread_compiles:
             self.log_density.compiled()
 
-    @property
-    def _n_noted(self):
-        """How many numbers the way to the posterior notes of an evaluation, besides its value."""
-        return 0
-
-    def _no_guide(self):
-        """Return the Guide of a chain that knows of no other one."""
-        return Guide.nowhere(self._d if self.follows else 0)
-
     def _usual_steps(self):
         """Return the transitions per draw where none are asked for."""
         return self.default_steps_per_draw(self._d)
@@ -345,10 +308,6 @@ class KameleonStep(ArrayStepShared):
     def _stat_name(self, field):
         """Return what one of the sampler's own statistics is called in a result."""
         return field
-
-    def _moves_all_continuous(self):
-        """Return whether no other step of a run moves continuous variables."""
-        return len(self.vars) == len(self.model.continuous_value_vars)
 
     def pauses(self):
         """Return the draws of tuning before which learning in Python, `learn`, is due."""
@@ -360,14 +319,10 @@ class KameleonStep(ArrayStepShared):
 
         `chains` are the steps of all chains that learn together, each with its `state`,
         `parameters`, `tuning`, `rng` and `log_density`. What is learned is written into the arrays.
+        If the sampler has a method ``adopt(learned)``, and many evaluations are under way, chains
+        do not wait at each pause: they take up what was learned from where they were, a
+        KameleonState, a pause ago.
         """
-
-    def adopt(self, learned):
-        """Take up what was learned from where this chain was a pause ago, a KameleonState.
-
-        Of a sampler that `learns_late`.
-        """
-        raise NotImplementedError
 
     @staticmethod
     def compile_learning():
@@ -422,10 +377,6 @@ class KameleonStep(ArrayStepShared):
         """Return what tuning decided, for people: a Quantity of learned.py for each name."""
         return {}
 
-    def _coordinates(self):
-        """Return the names of the coordinates, x[0] and so on."""
-        return self.layout.coordinates()
-
     # ---- a chain --------------------------------------------------------------------------------
 
     def setup_chain(self, rng, tune, draws):
@@ -434,13 +385,12 @@ class KameleonStep(ArrayStepShared):
         self.tune = tune > 0
         self.monitor = ChainMonitor(tune, draws)
         self.point = None
-        n = 1 + self.most_evaluations_of_way() if self.approaches else 0
-        self.trail = np.full((n, 1 + self._n_noted), np.nan)
+        self.trail = self.search.no_trail()
         self.log_density.read_data()
         self.log_density.begin_watch()
         self.data = self.log_density.digest
         self._fill(np.ones(self._d), tune * self.steps_per_draw)
-        self.guide = self._no_guide()
+        self.guide = self.search.no_guide()
 
     def leave(self):
         """Return the state of a chain, which keeps the arrays: another chain brings its own."""
@@ -482,135 +432,8 @@ class KameleonStep(ArrayStepShared):
                 )
         self.state, self.parameters, self.tuning, self._work = arrays
 
-    def start_known(self, n, noted):
-        """Count `n` evaluations by which the chain's start was found, the last one there.
-
-        Of that `noted` are the log-density, and what else the way to the posterior notes, None if
-        it begins elsewhere. That way does not evaluate it again. The first draw counts them.
-        """
-        begins_there = noted is not None and self.tune and self.approaches
-        if begins_there:
-            self.trail[0] = noted
-        self.monitor.uncounted = n - begins_there
-
-    def _warm_start(self, q, asks):
-        """Move `q` (n,) to where the posterior is, before a chain's first draw.
-
-        Return whether the state's log-density is the one there.
-        If it `asks`, it raises `Wanted` instead of evaluating the log-density.
-        """
-        if not self.approaches:
-            return False
-        others, n = q[self._d :].copy(), self._n_noted
-        logp = RecordedLogp(
-            lambda x: self.log_density(np.concatenate([x, others])),
-            self.trail,
-            self.patience,
-            self.log_density.gradient[:n],
-            asks,
-        )
-        is_led = self.is_one_of_many and self.guide.is_known  # so its own start is of no account
-        if is_led or np.isfinite(logp(q[: self._d])):
-            logp.begin_again()
-            self._find_posterior(q, logp)
-            self.log_density.count[0] += logp.begun  # of this draw, too
-            value = logp.values[logp.n - 1, 0]
-            if self.follows and np.array_equal(q[: self._d], logp.x) and value > -np.inf:
-                self.state.logp[0] = value
-                return True
-        return False
-
-    def _find_posterior(self, q, logp):
-        """Move `q` (n,) to where the posterior is, by evaluations of `logp`, a RecordedLogp."""
-        found = approach(
-            logp,
-            q[: self._d],
-            self.rng,
-            self._budget(),
-            self.arrives_roughly,
-            self.guide,
-            self._has_few_evaluations,
-        )
-        q[: self._d] = draw_near(found, logp, self.rng, self._near_tries())
-        self._fill(found.scales, self.tuning.n)
-        self._use_warm_start(found)
-        if self.follows and len(found.logps) <= self._budget():
-            self.guide = found.guide
-        self.monitor.climbing = found.climbing
-
-    @property
-    def is_one_of_many(self):
-        """Whether a chain begins where the first one says, as evaluations are many at a time."""
-        return self.follows and self.max_concurrent > 1
-
-    @property
-    def is_warm_starting(self):
-        """Whether the log-density was last evaluated by the warm start."""
-        begins = self.approaches and self.tune and self.point is None
-        return begins and self.log_density.evaluated_at is not self.log_density.point
-
-    @property
-    def _has_few_evaluations(self):
-        """Whether a chain has too few evaluations to search for the posterior itself."""
-        n = (self.monitor.tune + self.monitor.draws) * self.steps_per_draw
-        few = self.monitor.most_on_the_way < FOLLOWING * max(self._d, 3)
-        return few or self.is_one_of_many or n < evaluations_for_own_search(self._d)
-
-    def _budget(self):
-        """Return the evaluations that a chain has for its way to the posterior."""
-        return min(self._usual_budget(), self._limit_of_search())
-
-    def _usual_budget(self):
-        """Return the same where they are not limited."""
-        n_tune = self.monitor.tune * self.steps_per_draw
-        return min(WARM_START_BUDGET * self._d, max(10 * self._d, n_tune))
-
-    def _limit_of_search(self):
-        """Return how many these may be, besides the start and the tries at the end."""
-        return self.monitor.most_on_the_way - 1 - self._near_tries()
-
-    def _near_tries(self):
-        """Return the tries of the draw at the end of the way, at most."""
-        most = self.monitor.most_on_the_way
-        least = LEAST_TRIES if most > SHORT_WAY else 2
-        return min(NEAR_TRIES, max(least, most // 10), most - 2)
-
-    @property
-    def searches(self):
-        """Whether chains go to the posterior before their first draw, as long as they need."""
-        return self.approaches
-
-    def most_evaluations_of_way(self):
-        """Return the evaluations of the whole way after the start, at most."""
-        return self._most_on_the_way() + NEAR_TRIES
-
-    def evaluations_of_search(self, whole, short):
-        """Return about how many evaluations the way to the posterior takes, and one that follows.
-
-        `whole` and `short` are the usual ones, for each coordinate.
-        """
-        return whole * self._d, short * self._d
-
-    def _most_on_the_way(self):
-        """Return the evaluations that the whole way may take, but for the draw at its end."""
-        return self._usual_budget()
-
     def _use_warm_start(self, found):
         """Start from what the warm start has found, a WarmStart."""
-
-    def _jump(self, q):
-        """Move the step's own coordinates of `q` (n,) away, to where a chain can start.
-
-        As PyMC does for NUTS; if no such point is found, nothing moves.
-        """
-        d = self._d
-        start = q[:d].copy()
-        for _ in range(RETRIES):
-            q[:d] = start + self.rng.uniform(-1, 1, d)
-            self.layout.round(q)
-            if np.isfinite(self.log_density(q)) and np.isfinite(self.log_density.gradient).all():
-                return
-        q[:d] = start
 
     def step(self, point):
         """Make one draw."""
@@ -640,6 +463,7 @@ class KameleonStep(ArrayStepShared):
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.log_density, twin.jitters = self.log_density.copy(), False
+        twin.search = type(self.search)(twin)
         twin.patience, twin._buffer = WARM_START_PATIENCE, self.statistics.buffer()
         return twin
 
@@ -659,25 +483,18 @@ class KameleonStep(ArrayStepShared):
         self._run = compiled_run([self])
 
     def __getstate__(self):
-        """Drop machine code: it does not travel to another process."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_run", "_outputs", "_buffer")}
+        """Drop machine code, and a search under way: they do not travel to another process."""
+        dropped = "_run", "_outputs", "_buffer", "search"
+        own = {k: v for k, v in self.__dict__.items() if k not in dropped}
+        return own | {"search": type(self.search)}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._outputs, self._buffer = None, self.statistics.buffer()
+        self.search, self._outputs = self.search(self), None
+        self._buffer = self.statistics.buffer()
         self._load()
 
     # ---- statistics -----------------------------------------------------------------------------
-
-    def _declare_stats(self):
-        self.statistics = Statistics(self)
-        self._buffer = self.statistics.buffer()
-        kinds = self.statistics.kinds.items()
-        warning = {"warning": (SamplerWarning, None)}
-        self.stats_dtypes_shapes = {k: (dtype, [*shape]) for k, (shape, dtype) in kinds} | warning
-        # PyMC's own stats_dtypes leave the shape out; its trace then has no room for arrays.
-        dtypes = {name: np.dtype((dtype, shape)) for name, (shape, dtype) in kinds}
-        self.stats_dtypes = [dtypes | {"warning": SamplerWarning}]
 
     def last_draw(self, rows):
         """Return the statistics of the last of draws."""
@@ -689,19 +506,39 @@ class KameleonStep(ArrayStepShared):
 
     # ---- progress bar ---------------------------------------------------------------------------
 
-    def _progress_titles(self):
-        """Return the titles of the columns, which no other step of the run has."""
-        first, *others = map(natural_name, self.var_names)
-        where = "" if self.layout.covers_all else f" {first}{', …' if others else ''}"
-        return [f"{type(self).__name__} {what}{where}" for what in ("accept", "scale")]
-
     def _progressbar_config(self, n_chains=1):
         """Return what PyMC asks for once per run, before the first draw, with or without a bar."""
         say_what_a_draw_costs(self)
-        return progress_columns(self._progress_titles(), n_chains)
+        return progress_columns(_progress_titles(self), n_chains)
 
     def _make_progressbar_update_functions(self):
-        return (progress_update(self._progress_titles()),)
+        return (progress_update(_progress_titles(self)),)
+
+
+def check_covers_all(step):
+    """Raise a ValueError if a step cannot keep gradients, as it moves only some variables."""
+    if not step.layout.covers_all:
+        raise ValueError(
+            f"keep_gradients needs {type(step).__name__} to move all variables, not only "
+            f"{list(step.layout.shapes)}: leave it out beside other steps."
+        )
+
+
+def stats_of_pymc(statistics):
+    """Return the statistics as PyMC wants them: types and shapes by name, and types alone."""
+    kinds = statistics.kinds.items()
+    shapes = {name: (dtype, [*shape]) for name, (shape, dtype) in kinds}
+    # PyMC's own stats_dtypes leave the shape out; its trace then has no room for arrays.
+    dtypes = {name: np.dtype((dtype, shape)) for name, (shape, dtype) in kinds}
+    warning = {"warning": SamplerWarning}
+    return shapes | {"warning": (SamplerWarning, None)}, [dtypes | warning]
+
+
+def _progress_titles(step):
+    """Return the titles of a step's columns, which no other step of the run has."""
+    first, *others = map(natural_name, step.var_names)
+    where = "" if step.layout.covers_all else f" {first}{', …' if others else ''}"
+    return [f"{type(step).__name__} {what}{where}" for what in ("accept", "scale")]
 
 
 def samplers(cls=KameleonStep):

@@ -1,5 +1,9 @@
 """What the groups of a result are called that `pk.sample` makes: each is defined here only."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
 DRAWN_GROUPS = "posterior", "sample_stats"
 WARMUP_GROUPS = WARMUP_POSTERIOR, WARMUP_STATS = "warmup_posterior", "warmup_sample_stats"
 """What is kept of draws after tuning, and while tuning."""
@@ -21,6 +25,14 @@ EVALUATIONS = "evaluations"
 
 APPROXIMATIONS = {SURROGATE_MOVES: "surrogate", EMULATOR_MOVES: "emulator"}
 """What proposed the moves of a group, by an approximation to the posterior."""
+
+
+class Keeps(NamedTuple):
+    """Where a sampler's `kept` is in a result, and the dimensions of what is not one row."""
+
+    group: str = ""  # one of `GROUPS_BY_DRAW`
+    dims: Mapping = MappingProxyType({})
+
 
 LEARNED_GROUP = "learned"
 """What tuning decided, for people to read."""

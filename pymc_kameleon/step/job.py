@@ -288,7 +288,7 @@ def ask(job, steps, state):
     with job.turns:
         own = state.steps.copy()
         for k, step in enumerate(put_at(steps, state)):
-            if not step.searches:  # it has no way, and may look at its start
+            if not step.search.searches:  # it has no way, and may look at its start
                 continue
             q = state.point[step.layout.places]
             try:
@@ -314,7 +314,7 @@ def evaluate(job, k, q):
         logp.watch.turn(-1)
         logp.count[0], logp.rng = 0, None
         try:
-            row = np.array([logp(q), *logp.gradient[: steps[k]._n_noted]])
+            row = np.array([logp(q), *logp.gradient[: steps[k].search.n_noted]])
         except BaseException as error:
             error.add_note(f"at {steps[k].layout.unraveled(q)}{logp.advice(error)}")
             raise

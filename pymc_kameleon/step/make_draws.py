@@ -24,6 +24,7 @@ from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.target import Outputs
 from pymc_kameleon.model.noise import NOISE_STATISTIC, estimate_variance, explain_moved
 from pymc_kameleon.model.pymc_internals import SamplingError
+from pymc_kameleon.model.starts import RETRIES
 from pymc_kameleon.model.watch import LOOKS
 from pymc_kameleon.step.messages import say_if_compiling
 from pymc_kameleon.step.problems import explain_start
@@ -111,7 +112,7 @@ def where(error, steps, point, begun, progress):
         values = step.layout.unraveled(step.log_density.evaluated_at)
         if not isinstance(error, CannotStart | SamplingError):
             advice = step.log_density.advice(error)
-        if step.is_warm_starting:
+        if step.search.is_under_way:
             k = np.count_nonzero(~np.isnan(step.trail[:, 0])) + 1
             when = f"evaluation {k} of the search for the posterior, before the first draw"
             return f"{when}, at {values}{advice}"
@@ -140,7 +141,7 @@ def _begin(step, q):
         step.state.x[:] = q[:d]
     if first and known:
         status = STALE_DERIVED
-    if step.learns_alone and learning_is_due(step):
+    if step.learns != "together" and learning_is_due(step):
         logp.point[:] = q
         step.learn([step])
         step.monitor.learned = step.monitor.done
@@ -149,7 +150,9 @@ def _begin(step, q):
     if step.monitor.done - step.monitor.tune in draws_of_looks(step):
         step.watch.look_again(logp)
     if step.monitor.learned == step.monitor.done:  # what is derived from parameters is out of date
-        brings_logp = step.follows and step.layout.covers_all  # to where it was moved, if it was
+        brings_logp = (
+            step.search.follows and step.layout.covers_all
+        )  # to where it was moved, if it was
         stays = step.pseudo_marginal or brings_logp or np.array_equal(step.state.x, q[:d])
         return status | STALE_DERIVED if stays else MOVED
     return status
@@ -167,13 +170,28 @@ def arrive(step, q, asks=False):
         logp.count[0] += np.count_nonzero(~np.isnan(step.trail[:, 0]))  # of the first draw
         return False
     if step.tune and step.jitters and np.array_equal(q[:d], step._common_start):
-        step._jump(q)
+        _jump(step, q)
     logp.point[:], logp.rng = q, step.rng
     at_common_start = np.array_equal(q[:d], step._common_start)
-    step.monitor.common_start = at_common_start and not step.is_one_of_many
-    known = bool(step.tune and step._warm_start(q, asks))
+    step.monitor.common_start = at_common_start and not step.search.is_one_of_many
+    known = bool(step.tune and step.search.begin(q, asks))
     step.state.x[:], step.monitor.arrived = q[:d], True
     return known
+
+
+def _jump(step, q):
+    """Move the step's own coordinates of `q` (n,) away, to where a chain can start.
+
+    As PyMC does for NUTS; if no such point is found, nothing moves.
+    """
+    d, logp = step.layout.d, step.log_density
+    start = q[:d].copy()
+    for _ in range(RETRIES):
+        q[:d] = start + step.rng.uniform(-1, 1, d)
+        step.layout.round(q)
+        if np.isfinite(logp(q)) and np.isfinite(logp.gradient).all():
+            return
+    q[:d] = start
 
 
 def draws_of_looks(step):
@@ -190,7 +208,7 @@ def learning_is_due(step):
 
 def learn_together(steps, points):
     """Let the same step of all chains learn, where that is due; `points` (n,) are the chains'."""
-    if not (steps[0].learns_together and learning_is_due(steps[0])):
+    if not (steps[0].learns != "alone" and learning_is_due(steps[0])):
         return
     for step, point in zip(steps, points, strict=True):
         step.log_density.follow_data()

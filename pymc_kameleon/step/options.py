@@ -8,6 +8,9 @@ import numpy as np
 
 from pymc_kameleon.core.schedules import Decay
 
+OPTION_TYPES = {"Decay": Decay}
+"""Types of options besides numbers, text and arrays, which a result can hold; samplers add some."""
+
 VARS_PARAMETER = """
 vars : list of variables or their names, or a single one, optional
     What to sample: continuous free variables of the model. All of them by default; discrete
@@ -92,12 +95,12 @@ def signature_with_common_options(cls, base):
 def options_unknown_to(cls):
     """Return those of the common options that a sampler's class does not have."""
     has = {
-        "target_accept": cls.tunes_acceptance,
-        "keep_adapting": cls.may_keep_adapting,
+        "target_accept": "target_accept" not in cls.lacks,
+        "keep_adapting": "keep_adapting" not in cls.lacks,
         "pseudo_marginal": not cls.needs_exact_logp,
         "blocked": False,
         "keep_gradients": cls.derivatives > 0,
-        "pool_tuning": cls.learns_together or cls.follows,
+        "pool_tuning": cls.learns != "alone" or cls.initial_search.follows,
     }
     return {name for name, is_there in has.items() if not is_there}
 

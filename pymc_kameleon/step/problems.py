@@ -83,10 +83,12 @@ def _explain_odd(step):
 def _explain_way(step):
     """Warn if the log-density still rose steeply at the end of the warm start."""
     gain, d = step.monitor.climbing, step.layout.d
-    if not gain > STEEP_GAIN * d or step._budget() <= LATE * d:  # a chain that follows, without one
+    if (
+        not gain > STEEP_GAIN * d or step.search.budget() <= LATE * d
+    ):  # a chain that follows, without one
         return ""
     return (
-        f"the search for the posterior took all of its {step._budget()} evaluations, and the "
+        f"the search for the posterior took all of its {step.search.budget()} evaluations, and the "
         f"log-density still grew by {gain:.3g} in the last {LATE * d} of them. So the chain may "
         "not have arrived before it was tuned. Start nearer (initvals=...), rescale the "
         "parameters so that their scales are about 1, or tune longer; and look at R-hat."

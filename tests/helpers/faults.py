@@ -170,7 +170,7 @@ class Herd(pk.baselines.RWM):
     """A random walk whose chains take the mean of their log scales, and remember their number."""
 
     name = "herd"
-    learns_together = True
+    learns = "both"
     calls = None
     at = (0, 10, 25, 40, 45)  # the last ones are too late in a short run
 
@@ -191,4 +191,4 @@ class Loner(Herd):
     """Its broken twin: each chain learns by itself."""
 
     name = "loner"
-    learns_together = False
+    learns = "alone"

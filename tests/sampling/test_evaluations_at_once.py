@@ -20,7 +20,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.analysis.draws_of_result import Draws
 from pymc_kameleon.model.failures import OnFailure
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains, superchains_of
-from pymc_kameleon.samplers.surrogate import metropolis
+from pymc_kameleon.samplers.surrogate import initial_search
 from pymc_kameleon.samplers.surrogate.active import search as active
 from pymc_kameleon.samplers.surrogate.moves import moves_of
 from pymc_kameleon.sampling.first_way import FirstWay
@@ -108,16 +108,16 @@ def test_the_way_goes_on_in_batches(surrogate, usual, rounds, monkeypatch):
         lambda x: -0.5 * ((x[1] - x[0] ** 2) / 0.1) ** 2 - 0.5 * (x[0] - 4) ** 2
     )
     arrived = []
-    learn_from = metropolis.learning.learn_from
+    learn_from = initial_search.learning.learn_from
 
     def noted(chains, rng):
         arrived.extend(chain.tuning.has_arrived[0] for chain in chains)
         learn_from(chains, rng)
 
-    monkeypatch.setattr(metropolis.learning, "learn_from", noted)
+    monkeypatch.setattr(initial_search.learning, "learn_from", noted)
     options = {"max_concurrent": 64, "max_evaluations": 1500}
     run(surrogate, **options)
-    assert sum(rounds) > metropolis.WARM_START_BUDGET * 2
+    assert sum(rounds) > initial_search.WARM_START_BUDGET * 2
     assert len(rounds) < 16
     assert min(rounds[-3:]) == max(rounds) == 64
     assert all(arrived[-64:])
@@ -228,7 +228,7 @@ def test_others_begin_where_the_first_one_is_if_nothing_guides_them(surrogate, u
     monkeypatch.setattr(active, "BUDGET", (0, 4))
     monkeypatch.setattr(active, "MOST_BATCHES", 0)
     monkeypatch.setattr(active, "MOST_CLIMBING", 0)
-    monkeypatch.setattr(metropolis, "WARM_START_BUDGET", 5)
+    monkeypatch.setattr(initial_search, "WARM_START_BUDGET", 5)
 
     def bounded(x):
         return Switch.usual(x) if np.abs(x[0]) < 50 else -np.inf

@@ -138,7 +138,7 @@ def test_draws_what_pm_sample_draws(row, model):
     options = {"initvals": STARTS, "discard_tuned_samples": False}
     ours = sample(unpooled(step), draws=60, tune=200, **options)
     assert set(theirs.children) <= set(ours.children)
-    kept = {step.kept_group} if step.statistics.kept else set()
+    kept = {step.keeps.group} if step.statistics.kept else set()
     kept |= {"evaluations"} if type(step).__name__ == "BoxedEmulator" else set()
     assert set(ours.children) - set(theirs.children) == {"learned", "sampling_state"} | kept
     assert_same(ours, theirs, theirs.children)

@@ -13,6 +13,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.samplers.surrogate import metropolis
 from pymc_kameleon.sampling.chain_of_run import Chain
 from pymc_kameleon.sampling.run import Run
+from pymc_kameleon.step import pooling
 
 pytestmark = pytest.mark.forks
 
@@ -84,7 +85,7 @@ def test_chains_go_on_while_one_takes_long(surrogate, alone, straggler):
 
 @pytest.mark.slow
 def test_the_broken_twin_waits(surrogate, straggler, monkeypatch):
-    monkeypatch.setattr(metropolis, "MANY", 1000)
+    monkeypatch.setattr(pooling, "MANY", 1000)
     assert not made_meanwhile(surrogate, run(surrogate), straggler, 0.3)
 
 

@@ -12,6 +12,7 @@ from models import mixed, normal
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import bools, floats, integers
 from pymc_kameleon.core.jit import jit
+from pymc_kameleon.step.groups import Keeps
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "cores": 1, "chains": 2}
 
@@ -54,7 +55,7 @@ def report(state, parameters, stats):
 
 class Talking(skeleton.CubeWalk):
     name = "talking"
-    kept_group = "control_variates"
+    keeps = Keeps("control_variates")
     algorithm = skeleton.CubeWalk.algorithm._replace(report=report)
     stats = Stats
 

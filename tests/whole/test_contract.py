@@ -28,6 +28,7 @@ from pymc_kameleon.core.jit import cached_jit, jit
 from pymc_kameleon.core.numba_cache import Cache
 from pymc_kameleon.samplers.gradient import mala
 from pymc_kameleon.step import make_draws
+from pymc_kameleon.step.initial_search import NoSearch
 from pymc_kameleon.step.job import Job
 
 ARGUMENTS = {
@@ -297,7 +298,7 @@ def test_signature_and_documentation(sampler):
     assert parameters["vars"].default is None
     keywords = [name for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
     lacking = {"target_accept"} if sampler.cls is pk.CMTM else set()
-    lacking |= set() if sampler.cls.may_keep_adapting else {"keep_adapting"}
+    lacking |= set() if "keep_adapting" not in sampler.cls.lacks else {"keep_adapting"}
     assert set(COMMON) - lacking <= set(keywords)
     assert not lacking & set(keywords)
     assert len(keywords) == len(parameters) - 1
@@ -546,7 +547,7 @@ def test_one_dimension(sampler):
         assert share > step.target_accept == 0.75  # two steps are a quarter of a period
     elif isinstance(step, pk.SurrogateMetropolis):
         assert share > 0.75  # target_accept is that of its walks
-    elif step.tunes_acceptance:
+    elif "target_accept" not in step.lacks:
         assert share == pytest.approx(step.target_accept, abs=0.05)
     else:
         assert 0.1 < share < 0.9
@@ -882,7 +883,7 @@ def test_a_model_without_numba_gives_the_same_numbers(cls, arguments, mixed_mode
         slow = cls(model=mixed_model, compile_kwargs={"mode": "FAST_COMPILE"}, **arguments)
         assert caplog.text.count("runs through Python") <= 1
     fast = cls(model=mixed_model, **arguments)
-    slow.approaches = fast.approaches = False  # which lets differences by rounding grow
+    slow.search, fast.search = NoSearch(slow), NoSearch(fast)  # it lets rounding grow
     (one, _), (other, _) = (run(s, mixed_model.initial_point(), 20, 20) for s in (fast, slow))
     np.testing.assert_allclose(one["a"], other["a"], rtol=1e-6)
 

@@ -392,7 +392,7 @@ class CMTM(sweeps.Componentwise):
 
     name = "cmtm"
     sweeps_per_draw = 1.6
-    tunes_acceptance = False
+    lacks = frozenset({"target_accept"})
     stats = Stats
     algorithm = Algorithm(sweeps.sweep_by(move), adapt, nothing_derived, report)
 

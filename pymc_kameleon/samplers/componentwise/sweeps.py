@@ -106,16 +106,16 @@ class Componentwise(KameleonStep):
 
     def _stat_name(self, field):
         """Name the sampler, and its variables if others move more: PyMC stacks equal names."""
-        names = [] if self._moves_all_continuous() else self.var_names
+        names = [] if self.layout.covers_all_continuous else self.var_names
         return "_".join([self.name, field, *names])
 
     def _some(self, where):
         """Name coordinates, given by a mask."""
-        return some([name for name, at in zip(self._coordinates(), where, strict=True) if at])
+        return some([name for name, at in zip(self.layout.coordinates(), where, strict=True) if at])
 
     def _problems(self):
         start, stop = recent(self.tuning.history)
-        points, names = self.tuning.history.points[start:stop], self._coordinates()
+        points, names = self.tuning.history.points[start:stop], self.layout.coordinates()
         return [
             explain_idle(self, self.state.idle),
             explain_correlation(points, names, self.sweeps_per_draw),

@@ -6,13 +6,11 @@ SurrogateMetropolis remain, for where s is wrong.
 Symbols: as in surrogate/metropolis.py; s the emulated posterior, not normalised.
 """
 
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.approximation.batches import turned
-from pymc_kameleon.core.arrays import allocate, copy_arrays, extend, extended, floats, integers
+from pymc_kameleon.core.arrays import allocate, extend, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
@@ -32,6 +30,7 @@ from pymc_kameleon.samplers.emulator.density import (
 )
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of, nothing_reused, reused_by
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
+from pymc_kameleon.samplers.emulator.initial_search import SearchWithEmulator
 from pymc_kameleon.samplers.emulator.inner_chain import (
     Trajectory,
     compiled_chains,
@@ -39,24 +38,18 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     run_inner_chain,
 )
 from pymc_kameleon.samplers.emulator.mirrors import MANY, MOST_MODES
-from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, MOST_ERROR, SearchByEmulator
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
-from pymc_kameleon.samplers.surrogate.active.search import LOW
 from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
 from pymc_kameleon.samplers.symmetries import likely_symmetries
-from pymc_kameleon.step.groups import EMULATOR_MOVES
+from pymc_kameleon.step.groups import EMULATOR_MOVES, Keeps
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import check_names
-from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 
 EMULATED = 4
 """The kind of a move by the emulator, after those of SurrogateMetropolis."""
-
-N_GUIDED = 32
-"""Draws of s that other chains may begin at."""
 
 STOPS, LEAST_STOPS, MOST_STOPS, STOPS_BY_OUTPUTS = 512, 12, 128, 2000
 """Stops R of the inner chain, times d, and bounds: one is proposed, and by all of them averages are
@@ -78,24 +71,6 @@ MOST_KEPT_NUMBERS, LEAST_KEPT = 2**21, 300
 def n_stops(d, q):
     """Return R for d coordinates and q outputs."""
     return max(min(STOPS // d, STOPS_BY_OUTPUTS // q, MOST_STOPS), LEAST_STOPS)
-
-
-class Guide(NamedTuple):
-    """What the first chain tells others; before that its draws are NaN."""
-
-    draws: np.ndarray  # (n, d), the best point, and draws of s
-    emulated: Emulated
-    choices: learning.Choices
-    top_logp: np.ndarray  # (1,), the log-density at the best point; a neck may be higher
-
-    @property
-    def is_known(self):
-        """Whether the posterior has been found."""
-        return not np.isnan(self.draws[0, 0])
-
-    def turned(self, k):
-        """Return the same with the draws of s k places farther on, of which the first is tried."""
-        return self._replace(draws=turned(self.draws, k))
 
 
 State = extended(
@@ -317,27 +292,23 @@ class EmulatorMetropolis(SurrogateMetropolis):
     """
 
     name = "emulator_metropolis"
+    initial_search = SearchWithEmulator
     stats = Stats
     algorithm = Algorithm(transition, adapt, surrogate.derived, report)
     n_kinds = 5
-    kept_group = EMULATOR_MOVES
-    kept_dims = MappingProxyType(
-        {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]}
+    keeps = Keeps(
+        EMULATOR_MOVES,
+        {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]},
     )
     own_arithmetic = "2 to 20 ms for each draw to walk on emulators, more if there are many outputs"
     lengths_of_run = SurrogateMetropolis.lengths_of_run | {
         *("reused", "evaluated", "looked"),
         *Mirrors._fields,
     }
-    looks_for_modes = False
     least_between_fits = 2
     learned_tuning = (*SurrogateMetropolis.learned_tuning, "choices", "n_learned")
     most_points = MOST_POINTS
-    leads_from_best = False
-    way_share = 0.75  # what the way evaluates tells as much as draws
-    tuning_share = 0.2  # as the way has taught it most of what it needs
     default_steps_per_draw = staticmethod(lambda d: 1)
-    _search = None
 
     def __init__(self, vars=None, **common):
         check_names(type(self), {name: None for name in common if name == "expensive"})
@@ -372,7 +343,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         d, sizes = self._d, self._structure.sizes(self.most_points)
         p, q = self.settings["P"], self.settings["Q"]
         most = max(LEAST_KEPT, min(MOST_REMEMBERED, MOST_KEPT_NUMBERS // (d + 2 + p + q)))
-        kept = min(self._most_on_the_way() + NEAR_TRIES + 1 + n_tune, most)
+        kept = min(self.search.most_evaluations() + 1 + n_tune, most)
         sizes |= {"d": d, "P": p, "Q": q, "tape": 2 * (p + q) + d, "evaluation": d + 2 + p + q}
         sizes |= {"kept": kept, "stops": self.settings["stops"], "mirrors": self._n_mirrors}
         emulated = allocate(
@@ -403,33 +374,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
         )
 
     @property
-    def _n_noted(self):
-        return self.log_density.simulators.q
-
-    @property
     def _remembers(self):
         return False  # `evaluated` and `reused` have it, and more
-
-    def _emulator_budget(self):
-        """Return the evaluations of a climb."""
-        n_tune = self.monitor.tune * self.steps_per_draw
-        return min(30 * self._d + 60, max(25 * self._d + 60, n_tune))
-
-    def _most_by_emulator(self):
-        """Return the evaluations of all climbs: a wrong place is left for another one."""
-        return MOST_CLIMBS * self._emulator_budget()
-
-    def _budget(self):
-        """Return the evaluations of the way without an emulator, after one with it."""
-        return min(self._usual_budget(), max(0, self._left_of_limit() - self._near_tries()))
-
-    def evaluations_of_search(self, whole, short):
-        """Return about how many evaluations the way takes: some rounds; others try a draw of s."""
-        return 40 + 4 * self._d, 1
-
-    def _most_on_the_way(self):
-        """With the emulator, then without it, where it has not come to predict."""
-        return self._most_by_emulator() + super()._most_on_the_way() + NEAR_TRIES
 
     def _first_fit(self):
         return 1
@@ -489,81 +435,3 @@ class EmulatorMetropolis(SurrogateMetropolis):
     def reused(self, datasets):
         """Return what the step takes up of Datasets of evaluations."""
         return reused_by(self, datasets)
-
-    def __getstate__(self):
-        """Drop a search that is under way: it begins again where the step goes on."""
-        return {k: v for k, v in super().__getstate__().items() if k != "_search"}
-
-    # ---- the way to the posterior ---------------------------------------------------------------
-
-    def _no_guide(self):
-        draws = np.full((N_GUIDED, self._d), np.nan)
-        return Guide(draws, self.parameters.emulated, self.tuning.choices, np.full(1, -np.inf))
-
-    def _find_posterior(self, q, logp):
-        """Go there with the emulator; or, where it does not come to predict, without one."""
-
-        def noted(z):
-            value = logp(z)
-            learning.note(self, z, value, logp.outputs)
-            return value
-
-        noted.announce = logp.announce
-        if self.guide.is_known:
-            if not self.is_one_of_many:
-                noted(q[: self._d])  # the first value that is recorded is that of the start
-            copy_arrays(self.guide.emulated, self.parameters.emulated)
-            copy_arrays(self.guide.choices, self.tuning.choices)
-        else:
-            self._n_searched, search = 0, self._search_from(q[: self._d])
-            most = min(self._most_by_emulator(), self._limit_of_search() - self._near_tries())
-            search.go_on(logp, self._emulator_budget(), most)
-            draws = search.finish(self, N_GUIDED)
-            if search.error > MOST_ERROR:
-                self._n_searched = logp.n
-                draws = self._draws_without_emulator(draws[0], noted)
-            known = learning.evaluations_of([self])
-            at_best = known.logp[(known.z == draws[0]).all(axis=1)]
-            top = at_best[0] if at_best.size else learning.best_of(self)[1]
-            parts = self.parameters.emulated, self.tuning.choices, np.array([top])
-            self.guide = Guide(draws, *parts)
-        q[: self._d] = self._first_point(self.guide.draws, noted)
-        learning.take_shares([self])
-        self._search = None
-
-    def _search_from(self, start):
-        """Return the search from a start, or the one that was interrupted."""
-        seed = int(self.rng.integers(2**63))
-        if self._search is None or not self._search.is_of(start, seed, self.trail[:, 0]):
-            twin = self.for_chain()
-            twin.setup_chain(seed, self.monitor.tune, draws=0)
-            twin.tuning = twin.tuning._replace(reused=self.tuning.reused)
-            copy_arrays(self.tuning.choices, twin.tuning.choices)
-            twin.log_density.point[:] = self.log_density.point
-            twin._search = None
-            self._search = SearchByEmulator(twin, start, seed, self._prior)
-        return self._search
-
-    def _draws_without_emulator(self, best, logp):
-        """Go on from the best point as SurrogateMetropolis does; return draws near its end."""
-        before, q, self.guide = self.tuning, best.copy(), super()._no_guide()
-        super()._find_posterior(q, logp)
-        self.tuning = self.tuning._replace(reused=before.reused)
-        copy_arrays(before, self.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
-        self.tuning.choices.n_judged[0] = learning.ENOUGH_JUDGED  # it has to prove itself
-        emulated, middle = self.parameters.emulated, self.tuning.middle
-        emulated.mean[:], emulated.factor[:] = middle, self.tuning.home_factor
-        z = self.rng.standard_normal((N_GUIDED - 1, self._d))
-        return np.concatenate([middle[None], middle + z @ emulated.factor.T])
-
-    def _first_point(self, draws, logp):
-        """Return a draw where the log-density is as high as it should be, or the first one."""
-        top = self.guide.top_logp[0]
-        others = np.arange(len(draws) - 1)
-        if not self.is_one_of_many:
-            self.rng.shuffle(others)
-        for z in draws[1 + others[: self._near_tries()]]:
-            value = logp(z)
-            if value > top - LOW[0] - LOW[1] * self._d:
-                return z
-        return draws[0]

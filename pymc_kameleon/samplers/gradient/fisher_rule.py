@@ -194,7 +194,7 @@ def problems(step):
             "nothing was learned: hardly any proposal was plausible and had a finite gradient "
             "while tuning. Start elsewhere, or tune longer."
         ]
-    blunt = list(compress(step._coordinates(), tuning.information < SMOOTH))
+    blunt = list(compress(step.layout.coordinates(), tuning.information < SMOOTH))
     if not blunt:
         return []
     return [

@@ -36,6 +36,7 @@ from pymc_kameleon.samplers.gradient.last_phase import last_phase, learning_tran
 from pymc_kameleon.samplers.gradient.mala import MALA_TARGET_ACCEPT, Parameters, State, Work
 from pymc_kameleon.samplers.one_scale import report_scale
 from pymc_kameleon.step.base import KameleonStep
+from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.learned import (
     SHAPE_TEXT,
     Quantity,
@@ -331,6 +332,19 @@ def start_scales(gradient):
     return np.where(np.isfinite(size) & (size > 1e-10), size, 1.0) ** -0.5
 
 
+class ScalesOfGradient(InitialSearch):
+    """No search: chains begin with scales from the gradient, which takes one evaluation."""
+
+    searches = False
+
+    def begin(self, q, asks):
+        """Learn the scales at `q` (n,)."""
+        step, logp = self.step, self.step.log_density
+        logp.count[0] += np.count_nonzero(~np.isnan(step.trail[:, 0]))  # the start's
+        if np.isfinite(logp(q)):
+            step._fill(start_scales(logp.gradient), step.tuning.n)
+
+
 class GradientAdaptive(KameleonStep):
     """What GadRWM and GadMALA share. They ask their `rule`, which they set with `algorithm`."""
 
@@ -342,13 +356,7 @@ class GradientAdaptive(KameleonStep):
         usual = LEAPFROG_ACCEPT if self._n_leapfrog(d) > 1 else MALA_TARGET_ACCEPT
         return self.rule.target_accept or usual
 
-    searches = False
-
-    def _warm_start(self, q, asks):
-        """Begin with scales from the gradient, which takes one evaluation."""
-        self.log_density.count[0] += np.count_nonzero(~np.isnan(self.trail[:, 0]))  # the start's
-        if np.isfinite(self.log_density(q)):
-            self._fill(start_scales(self.log_density.gradient), self.tuning.n)
+    initial_search = ScalesOfGradient
 
     def _allocate(self, scales, n_tune):
         sizes = {"d": scales.size}
@@ -484,8 +492,7 @@ class GadMALA(GradientAdaptive):
     """
 
     name = "gad_mala"
-    learns_together = True
-    learns_alone = False
+    learns = "together"
     stats = mala.Stats
     _state_type = mala.TrajectoryState
     _stat_name = mala.stat_name

@@ -160,7 +160,7 @@ def report(state, parameters, stats):
 
 def stat_name(step, field):
     """Return a statistic's name, after the sampler's if other steps may be like NUTS, too."""
-    return field if step._moves_all_continuous() else f"{step.name}_{field}"
+    return field if step.layout.covers_all_continuous else f"{step.name}_{field}"
 
 
 # ---- MALA: L = I --------------------------------------------------------------------------------

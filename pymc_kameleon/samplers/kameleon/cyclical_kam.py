@@ -341,9 +341,8 @@ class CyclicalKAM(LearnedShape):
     """
 
     name = "cyclical_kam"
-    learns_alone = True
+    learns = "both"
     stats = Stats
-    option_types = (*LearnedShape.option_types, *kam.KERNELS)
     proposal = staticmethod(kam.proposal)
     algorithm = Algorithm(transition, adapt, derived, report, tuning_transition)
 

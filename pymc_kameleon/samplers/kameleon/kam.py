@@ -57,6 +57,7 @@ from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.random_walk import walk as random_walk
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import (
+    OPTION_TYPES,
     checked_bool,
     checked_integer,
     checked_number,
@@ -72,6 +73,7 @@ LEAST_RHO, LARGEST_RHO = 1e-3, 10.0
 """Bounds of ρ. Where S vanishes, as far from z, ν has no effect, and must not run away."""
 
 KERNELS = Gaussian, Matern, Linear
+OPTION_TYPES.update({kernel.__name__: kernel for kernel in KERNELS})
 """Types of kernels."""
 
 NU_IN_WORDS = "ν (which has no effect if the bandwidth is too small, and too much if γ is too wide)"
@@ -335,8 +337,6 @@ def proposal(learned, x, options):
 
 class LearnedSubsample(LearnedShape):
     """What KAM and PCAKAM share: the last z of each chain is drawn from the past of all."""
-
-    option_types = (*LearnedShape.option_types, *KERNELS)
 
     def _shape(self):
         past = self.tuning.past

@@ -22,7 +22,6 @@ from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape
 from pymc_kameleon.samplers.kameleon import kam
 from pymc_kameleon.samplers.kameleon.kam import (
-    KERNELS,
     checked_cycle,
     checked_kernel_options,
     checked_redraw_decay,
@@ -32,6 +31,7 @@ from pymc_kameleon.samplers.kameleon.rkhs import FIXED
 from pymc_kameleon.samplers.kameleon.subsample import Subsample, fill_with_noise
 from pymc_kameleon.samplers.random_walk import walk
 from pymc_kameleon.step.base import KameleonStep
+from pymc_kameleon.step.initial_search import NoSearch
 from pymc_kameleon.step.learned import Quantity
 from pymc_kameleon.step.options import checked_number, checked_schedule
 
@@ -195,7 +195,6 @@ class PublishedCyclicalKAM(KameleonStep):
 
     name = "published_cyclical_kam"
     stats = Stats
-    option_types = (*KameleonStep.option_types, *KERNELS)
     algorithm = Algorithm(transition, adapt, nothing_derived, report)
 
     def __init__(
@@ -227,7 +226,7 @@ class PublishedCyclicalKAM(KameleonStep):
             )
         super().__init__(vars, **common)
 
-    approaches = False
+    initial_search = NoSearch
 
     def _allocate(self, scales, n_tune):
         d, settings = scales.size, self.settings

@@ -27,7 +27,7 @@ from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
 from pymc_kameleon.samplers.random_walk import controls
 from pymc_kameleon.samplers.random_walk.walk import allocate_walk, transition
-from pymc_kameleon.step.groups import CONTROL_VARIATES
+from pymc_kameleon.step.groups import CONTROL_VARIATES, Keeps
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, learned_walk, proposal_of_walk
 from pymc_kameleon.step.options import (
     checked_bool,
@@ -215,7 +215,7 @@ class GAM(LearnedShape):
     """
 
     name = "gam"
-    kept_group = CONTROL_VARIATES
+    keeps = Keeps(CONTROL_VARIATES)
     proposal = staticmethod(proposal_of_walk)
     algorithm = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
 

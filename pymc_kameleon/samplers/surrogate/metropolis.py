@@ -7,7 +7,6 @@ posterior, s the surrogate, t the density of a multivariate t with ν degrees of
 of the reference move, z ~ N(0, I), M the steps of the inner chain, α the acceptance probability.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,36 +19,18 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.samplers.surrogate import emulator, learning, modes, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
-from pymc_kameleon.samplers.surrogate.active.search import (
-    LOW,
-    MOST_FOR_ALL,
-    ActiveGuide,
-    Search,
-    active_budget,
-    fewest,
-    most_of_search,
-    suits,
-)
-from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.evaluations import (
     MOST_REMEMBERED,
     Reused,
     dataset_of,
-    each_once,
     reused_by,
 )
-from pymc_kameleon.samplers.surrogate.look import (
-    LEAST_FOR_LOOK,
-    evaluations_of_look,
-    look_for_modes,
-    most_of_look,
-)
-from pymc_kameleon.samplers.surrogate.modes import Found, Mode, draw_of_modes, log_of_modes
+from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
+from pymc_kameleon.samplers.surrogate.modes import Found, draw_of_modes, log_of_modes
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
 from pymc_kameleon.samplers.surrogate.proposal import (
     Parameters,
@@ -60,13 +41,10 @@ from pymc_kameleon.samplers.surrogate.proposal import (
     x_of,
 )
 from pymc_kameleon.step.base import KameleonStep
-from pymc_kameleon.step.groups import SURROGATE_MOVES
+from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
-from pymc_kameleon.step.monitor import NO_LIMIT
 from pymc_kameleon.step.options import checked_bool
 from pymc_kameleon.step.pooling import in_the_same_place
-from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, draw_near
-from pymc_kameleon.step.warm_start.search import WarmStart
 
 WALK, REFERENCE, SURROGATE, WIDE = range(4)
 """Kinds of moves; the last is by a power of the surrogate, which is wider."""
@@ -75,15 +53,8 @@ MOVES = "walk", "reference", "surrogate", "wide"  # in a result
 LOOK = -1
 """The kind of a transition that only evaluates a point, while tuning."""
 
-FIT_GROWTH, MANY = 1.2, 8
-"""Factor by which the draws of tuning grow from one fit to the next; and evaluations at once from
-which on no chain waits for most of them."""
-
-N_GUIDED = 32
-"""Points that other chains may begin at, the best one and draws of the process."""
-
-CHEAP_BUDGET = 5
-"""Times as many evaluations a chain has for its way to the posterior where they are cheap."""
+FIT_GROWTH = 1.2
+"""Factor by which the draws of tuning grow from one fit to the next."""
 
 
 class State(NamedTuple):
@@ -366,24 +337,21 @@ class SurrogateMetropolis(KameleonStep):
     """
 
     name = "surrogate_metropolis"
-    may_keep_adapting = False  # a surrogate that follows the chain would bias it
+    lacks = frozenset({"keep_adapting"})  # a surrogate that follows the chain would bias it
     needs_exact_logp = "its surrogate is fitted to values that it takes to be exact"
     stats = Stats
     algorithm = Algorithm(transition, adapt, derived, report)
     n_kinds = len(MOVES)
-    learns_together = True
-    arrives_roughly = True
-    follows = True
-    kept_group = SURROGATE_MOVES
+    learns = "both"
+    initial_search = SearchByProcess
+    keeps = Keeps(SURROGATE_MOVES)
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
         {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
         | {"known", "known_exact", "home"}
     )
-    looks_for_modes = True
     least_between_fits = 1
     learned_tuning = learning.LEARNED_TUNING
-    _active_search, _n_searched = None, 0
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 
     def __init__(self, vars=None, *, expensive=None, **common):
@@ -423,7 +391,7 @@ class SurrogateMetropolis(KameleonStep):
         sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": self._most_of_home + 20}
         known = self.known_before if self._remembers else None
         known = Reused.nothing(d) if known is None else known
-        remembered = min(1 + self.most_evaluations_of_way() + n_tune, MOST_REMEMBERED)
+        remembered = min(1 + self.search.most_evaluations() + n_tune, MOST_REMEMBERED)
         sizes |= {"remembered": remembered * self._remembers, "known": len(known.rows)}
         log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
         parameters = allocate(
@@ -457,228 +425,31 @@ class SurrogateMetropolis(KameleonStep):
     @property
     def _most_of_home(self):
         """Return how much the way tells tuning, at most."""
-        many = self._most_of_search if self._is_active and self.is_one_of_many else 0
-        return min(max(self._usual_budget(), many), 2000)
+        many = self.search.most_of_search() if self.search.is_one_of_many else 0
+        return min(max(self.search.usual_budget(), many), 2000)
 
     @property
     def _remembers(self):
         """Whether chains remember evaluations, which a result keeps, and know of earlier runs."""
         return self.is_expensive and self.layout.covers_all
 
-    @property
-    def leads_from_best(self):
-        """Whether the first chain, which the others follow, begins at the best of all starts."""
-        return self._is_active
-
-    def _usual_budget(self):
-        return WARM_START_BUDGET * self._d * (1 if self.is_expensive else CHEAP_BUDGET)
-
-    def _budget(self):
-        """Return the evaluations of the way, or of what is left of it after a search in vain."""
-        return min(self._usual_budget(), self._left_of_limit())
-
-    def _budget_of_search(self):
-        """Return the evaluations of a search; many at a time may be more, as rounds are few."""
-        most = self._most_of_search if self.max_concurrent > 1 else self._usual_budget()
-        return min(most, self._left_of_limit())
-
-    def _left_of_limit(self):
-        return max(0, self._limit_of_search() - self._n_searched)
-
-    def _most_on_the_way(self):
-        search = self._most_of_search if self._is_active else 0
-        look = most_of_look(self._d) if self._may_look else 0
-        return self._usual_budget() + search + look
-
-    @property
-    def _may_look(self):
-        return self.looks_for_modes and self.monitor.tune > 0 and not self.is_one_of_many
-
-    @property
-    def _budget_of_look(self):
-        """Return the evaluations of a look for other modes, and those for their shapes."""
-        monitor = self.monitor
-        n = monitor.looks_for
-        if n < 0:  # for itself
-            n = (monitor.tune + monitor.draws) * self.steps_per_draw
-            if monitor.most_on_the_way < NO_LIMIT:
-                n = monitor.draws * self.steps_per_draw // 2  # twice those borne for sure
-            n = 0 if self._has_few_evaluations else n
-        looks = self._may_look and n >= LEAST_FOR_LOOK
-        return evaluations_of_look(n, self._d) if looks else (0, 0)
-
-    @property
-    def _most_of_search(self):
-        return most_of_search(self._d, self.max_concurrent)
-
-    def evaluations_of_search(self, whole, short):
-        """Return about how many evaluations the way takes, and one that follows."""
-        if not self._is_active:
-            return super().evaluations_of_search(whole, short)
-        own = active_budget(self._d, self.max_concurrent) // 2
-        return own, 1 if self._has_few_evaluations else short * self._d
-
-    @property
-    def way_share(self):
-        """A process that makes the way learns more on it than by draws, and ends it by itself."""
-        return 0.9 if self._is_active else super().way_share
-
-    @property
-    def _is_active(self):
-        """Whether a Gaussian process chooses the first points."""
-        return self.is_expensive and suits(self._d)
-
-    def __getstate__(self):
-        """Drop a search that is under way: it begins again where the step goes on."""
-        return {k: v for k, v in super().__getstate__().items() if k != "_active_search"}
-
-    def _no_guide(self):
-        return ActiveGuide.of(super()._no_guide(), N_GUIDED if self._is_active else 0)
-
-    def _find_posterior(self, q, logp):
-        """Go there, and remember all that was evaluated on the way."""
-        rows, tuning = [], self.tuning
-        self._known_on_the_way = tuning.known, tuning.known_exact
-        noted = _noting(logp, rows)
-        self._go_home(q, logp, noted, rows)
-        if max(self._budget_of_look) > 0:
-            self._look_elsewhere(q, logp, noted)
-        self._active_search = None  # not before, as what was interrupted is repeated
-        if most := len(self.tuning.remembered):
-            rows = each_once(np.reshape(rows, (-1, self._d + 1)), self._d)[:most]
-            self.tuning.remembered[: len(rows)], self.tuning.n_remembered[0] = rows, len(rows)
-
-    def _look_elsewhere(self, q, logp, noted):
-        """Look for other modes than the one found, if evaluations are plenty; begin in any."""
-        left = self.monitor.most_on_the_way - logp.n - self._near_tries()
-        most, for_shapes = (min(n, max(0, left // 4)) for n in self._budget_of_look)
-        if most < self._d or not self.tuning.has_arrived[0]:
-            return
-        tuning = self.tuning
-        factor = tuning.home_factor.copy()
-        home = Mode(tuning.middle.copy(), factor, tuning.mass[0] - np.log(np.diag(factor)).sum())
-        rule = self.log_density.rule
-        self.log_density.rule = replace(rule, rejects_errors=True)  # far away much may raise
-        try:
-            new, searches = look_for_modes(
-                noted, home, most, for_shapes, self.rng, self._draws_of_prior()
-            )
-        finally:
-            self.log_density.rule = rule
-        every = [home, *new]
-        if new:
-            masses = np.array([mode.mass for mode in every])
-            p = np.exp(np.clip(masses - masses.max(), -modes.EVENED, 0))
-            p[masses < masses.max() - learning.NEGLIGIBLE_MASS] = 0.0
-            k = self.rng.choice(len(every), p=p / p.sum())
-            if k > 0:
-                self._begin_elsewhere(q, every[k], searches[k - 1], noted)
-        modes.note(self.tuning.found, every)
-
-    def _draws_of_prior(self):
-        """Return draws (n, d) of the prior, None if there are none: computed once in a process."""
-        if not self._prior_of_look:
-            self._prior_of_look.append(prior_draws(self.model, self.layout))
-        return self._prior_of_look[0]
-
-    def _begin_elsewhere(self, q, mode, search, noted):
-        """Begin in another mode, with all that is known of the first one, too."""
-        tuning = self.tuning
-        before = tuning.home[: tuning.n_home[0]]
-        points = np.concatenate([search.points, before[:, :-1]])
-        logps = np.concatenate([search.logps, before[:, -1]])
-        scales = np.diag(np.linalg.inv(mode.factor @ mode.factor.T)) ** -0.5
-        exact = np.zeros(self._d, bool)
-        found = WarmStart(mode.mean, mode.logp, scales, mode.factor, exact, 0.0, points, logps)
-        q[: self._d] = draw_near(found, noted, self.rng, self._near_tries())
-        self._fill(scales, tuning.n)
-        self._use_warm_start(found)
-        self.tuning.has_arrived[0] = True  # with however many evaluations
-
-    def _go_home(self, q, logp, noted, rows):
-        """Go there with a process that chooses the points, or as others do; `rows` gets them."""
-        start, n = q[: self._d].copy(), 0
-        begins, most = self.guide is None or not self.guide.is_known, self._budget_of_search()
-        knows = len(self.tuning.known) > 0
-        if begins and self._is_active and most >= (1 if knows else fewest(self._d)):
-            search = self._active_search_from(start)
-            is_home = search.go_on(logp, most, self._limit_of_search() <= MOST_FOR_ALL)
-            rows += search.rows
-            if is_home and (end := search.finish(N_GUIDED)):
-                found, self.guide = end
-                x = self.guide.draws[1] if self.is_one_of_many else self._high_draw(noted)[0]
-                problems.say_search_ended(search.n, search.way.sd, search.way.error)
-                if search.way.second > 0:
-                    problems.say_second_mode(search.way.second)
-                self._begin_at(q, x, found)
-                return
-            if not search.is_over:  # what comes then may be begun again, to ask for points
-                is_spent = self._limit_of_search() - search.n <= self._d
-                problems.say_search_failed(search.n, is_spent)
-            search.is_over = True
-            q[: self._d], n = search.way.best, search.n + 1
-        elif begins and knows:
-            noted(start)
-            q[: self._d], n = self.tuning.known[0, :-1], 1  # the best one
-        elif not begins and self.guide.has_draws and self.is_one_of_many:
-            nothing = np.zeros((0, self._d)), np.zeros(0)
-            self._begin_at(q, self.guide.draws[1], self.guide.warm_start(*nothing))
-            return
-        elif not begins and self.guide.has_draws and self._has_few_evaluations:
-            at_start, (x, at_x) = noted(start), self._high_draw(noted)
-            points, logps = np.array([start, x]), np.array([at_start, at_x])
-            self._begin_at(q, x, self.guide.warm_start(points, logps))
-            return
-        self._n_searched += n
-        try:
-            super()._find_posterior(q, noted)
-        finally:  # it may be interrupted, and then begins again
-            self._n_searched -= n
-        self.guide = ActiveGuide.of(self.guide, N_GUIDED if self._is_active else 0)
-
-    def _active_search_from(self, start):
-        """Return the search from a start, or the one that was interrupted."""
-        seed = int(self.rng.integers(2**63))
-        search, rows = self._active_search, self.tuning.known
-        if search is None or not search.is_of(start, seed, self.trail[:, 0]):
-            known = Known(rows[:, :-1].copy(), rows[:, -1].copy(), self.tuning.known_exact)
-            self._active_search = Search(start, seed, known, self.max_concurrent)
-        return self._active_search
-
-    def _high_draw(self, logp):
-        """Return a draw of the guide where the log-density is as high as it should be, and that."""
-        draws, top = self.guide.draws, self.guide.top_logp[0]
-        for x in draws[1 + self.rng.permutation(len(draws) - 1)[: max(1, self._near_tries() - 1)]]:
-            value = logp(x)
-            if value > top - LOW[0] - LOW[1] * self._d:
-                return x, value
-        return draws[0], logp(draws[0])
-
-    def _begin_at(self, q, x, found):
-        q[: self._d] = x
-        self._fill(found.scales, self.tuning.n)
-        if self._has_few_evaluations:  # with more, tuning comes to tails itself
-            self.tuning.tail_depth[:] = self.guide.tail_depth
-        self._use_warm_start(found)
-        self.tuning.has_arrived[0] = True  # with however many evaluations
-
     def _use_warm_start(self, found):
-        known, known_exact = self._known_on_the_way
+        known, known_exact = self.search.known_on_the_way
         self.tuning = tuning = self.tuning._replace(known=known, known_exact=known_exact)
         tuning.middle[:], tuning.home_factor[:] = found.x, found.factor
         tuning.mass[0] = found.logp + np.log(np.diag(found.factor)).sum()
         best = np.argsort(-found.logps, kind="stable")[: len(tuning.home)]
         tuning.n_home[0] = len(best)
-        tuning.has_arrived[0] = len(found.logps) <= self._budget()
+        tuning.has_arrived[0] = len(found.logps) <= self.search.budget()
         tuning.home[: len(best)] = np.column_stack([found.points[best], found.logps[best]])
         self.state.logp[0] = found.logp - self._d / 2
         self.state.x[:] = found.x
-        if not self.is_one_of_many:  # all together they fit one after the first draw
+        if not self.search.is_one_of_many:  # all together they fit one after the first draw
             learning.learn_from([self], self.rng)
 
     def _first_fit(self):
         """Return the draw before which the surrogate is fitted for the first time."""
-        if self.is_one_of_many:
+        if self.search.is_one_of_many:
             return 1
         return -(-max(6, self._d // 2) // self.steps_per_draw)
 
@@ -689,11 +460,6 @@ class SurrogateMetropolis(KameleonStep):
             ends.append(end)
             end = int(FIT_GROWTH * end) + self.least_between_fits
         return [*ends, tune - 1] if tune > 1 else []
-
-    @property
-    def learns_late(self):
-        """Whether many chains wait only where all begin, and for what holds after tuning."""
-        return self.max_concurrent >= MANY
 
     def adopt(self, learned):
         """Take up what was learned, but for what this chain has learned alone since."""
@@ -729,12 +495,14 @@ class SurrogateMetropolis(KameleonStep):
                 learning.learn_from([chain], chain.rng)
 
     def _needed_tuning(self):
-        is_short = self._has_few_evaluations or len(self.tuning.known) > 0
+        is_short = self.search.has_few_evaluations or len(self.tuning.known) > 0
         return self._d if is_short else max(50, 5 * self._d)
 
     def _problems(self):
         tuning, d, model = self.tuning, self._d, self.model
-        is_led = self._has_few_evaluations and not self.is_one_of_many  # which it was to be
+        is_led = (
+            self.search.has_few_evaluations and not self.search.is_one_of_many
+        )  # which it was to be
         return [
             problems.explain_budget(is_led and tuning.n_home[0] == 2, d),
             problems.explain_lost(tuning.lost[0]),
@@ -745,8 +513,8 @@ class SurrogateMetropolis(KameleonStep):
         ]
 
     def _notes(self):
-        has_looked = self.tuning.found.n_found[0] > 0 or max(self._budget_of_look) > 0
-        return [problems.explain_no_look(has_looked or self.is_one_of_many)]
+        has_looked = self.tuning.found.n_found[0] > 0 or max(self.search.budget_of_look) > 0
+        return [problems.explain_no_look(has_looked or self.search.is_one_of_many)]
 
     def _learned(self):
         parameters = self.parameters
@@ -763,15 +531,3 @@ class SurrogateMetropolis(KameleonStep):
             "angle": Quantity((), parameters.angle[0], "Angle of the reference move, θ."),
             **emulator.learned(parameters),
         }
-
-
-def _noting(logp, rows):
-    """Return a log-density of which `rows` gets each point that is evaluated, and its value."""
-
-    def noted(x):
-        value = logp(x)
-        rows.append(np.append(x, value))
-        return value
-
-    noted.announce = logp.announce
-    return noted

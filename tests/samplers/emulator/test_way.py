@@ -446,15 +446,15 @@ def test_a_chain_that_follows_begins_nowhere_near_its_own_start(step):
     bad = np.array(STARTS[1])
     assert -np.inf < step.log_density(bad) < step.log_density(home) - 20
     own.guide = guide._replace(draws=np.array([home, *np.tile(bad, (5, 1))]))
-    np.testing.assert_array_equal(own._first_point(own.guide.draws, step.log_density), home)
+    np.testing.assert_array_equal(own.search._first_point(own.guide.draws, step.log_density), home)
     near = home + 0.01
     own.guide = guide._replace(draws=np.array([home, near]))
-    np.testing.assert_array_equal(own._first_point(own.guide.draws, step.log_density), near)
+    np.testing.assert_array_equal(own.search._first_point(own.guide.draws, step.log_density), near)
 
 
 def test_where_nothing_can_be_learned_it_goes_on_without(step, monkeypatch):
     """With evaluations of its own, all of which it may use."""
-    monkeypatch.setattr("pymc_kameleon.samplers.emulator.metropolis.MOST_ERROR", -1)
+    monkeypatch.setattr("pymc_kameleon.samplers.emulator.initial_search.MOST_ERROR", -1)
     monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", (1, 5))
 
     def uses_all(logp, start, rng, budget, *options):
@@ -462,7 +462,7 @@ def test_where_nothing_can_be_learned_it_goes_on_without(step, monkeypatch):
             logp(start)
         return approach(logp, start, rng, 30, *options)
 
-    monkeypatch.setattr("pymc_kameleon.step.base.approach", uses_all)
+    monkeypatch.setattr("pymc_kameleon.step.initial_search.approach", uses_all)
     state, portion = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
     assert portion.n_logp > 60
     assert state.steps[0].tuning.choices.n_judged[0] > 0
@@ -470,7 +470,7 @@ def test_where_nothing_can_be_learned_it_goes_on_without(step, monkeypatch):
 
 @pytest.mark.slow
 def test_a_way_without_it_that_does_not_arrive_has_draws_for_others(step, monkeypatch):
-    monkeypatch.setattr("pymc_kameleon.samplers.emulator.metropolis.MOST_ERROR", -1)
+    monkeypatch.setattr("pymc_kameleon.samplers.emulator.initial_search.MOST_ERROR", -1)
     monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", (1, 5))
 
     def is_spent(logp, start, rng, budget, *options):
@@ -482,7 +482,7 @@ def test_a_way_without_it_that_does_not_arrive_has_draws_for_others(step, monkey
             points=np.pad(found.points, points, "edge"), logps=np.pad(found.logps, logps, "edge")
         )
 
-    monkeypatch.setattr("pymc_kameleon.step.base.approach", is_spent)
+    monkeypatch.setattr("pymc_kameleon.step.initial_search.approach", is_spent)
     state, _ = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
     assert state.steps[0].guide.is_known
 

@@ -468,7 +468,7 @@ def objective(name, target, move, beta, entries):
 
 def learned_gradient(step, x, factor, beta, seed):
     """Make a transition from x with L and β; return the gradient that L was moved along."""
-    step._warm_start = lambda q, asks: None
+    step.search.begin = lambda q, asks: None
     step.setup_chain(np.random.default_rng(seed), 10, 0)
     step.parameters.factor[:] = factor
     step.tuning.objective.beta[0] = beta
@@ -509,7 +509,7 @@ def run_in_units(name, units, n=300, tune=250, seed=0):
     elif arguments["adaptation"] == "published":
         arguments = arguments | {"learning_rate": 0.01}
     step = build(sampler, slow_skewed(d, units), d, **arguments)
-    step._warm_start = lambda q, asks: step.parameters.factor.__setitem__(
+    step.search.begin = lambda q, asks: step.parameters.factor.__setitem__(
         np.diag_indices(d), 0.5 * np.array(units)
     )
     trace = run(step, n, tune, np.array(units) * START[d], seed)

@@ -712,7 +712,7 @@ class Alone(pk.CyclicalKAM):
     """The broken twin: each chain learns by itself."""
 
     name = "alone"
-    learns_together = False
+    learns = "alone"
 
 
 UNEQUAL = Mixture([0.2, 0.8], [[-8] + [0] * 7, [8] + [0] * 7], [0.5, 2])

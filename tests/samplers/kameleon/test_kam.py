@@ -124,7 +124,7 @@ def test_until_there_is_a_z_it_is_an_adaptive_walk(sampler, arguments, n_walk, w
     walk = walk(model=banana_model(), steps_per_draw=1)
     step.setup_chain(np.random.default_rng(3), 2000, 1)
     walk.setup_chain(np.random.default_rng(3), n_tune, 1)
-    step.approaches = walk.approaches
+    step.search = type(walk.search)(step)
     found, expected = (run(one, n_walk + 10, TARGETS["banana"].start) for one in (step, walk))
     for a, b in zip(
         (found[0], found[1]["accept_prob"]), (expected[0], expected[1]["accept_prob"]), strict=True

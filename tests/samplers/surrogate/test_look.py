@@ -9,7 +9,7 @@ from models import Counting, black_box
 from runs import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.surrogate import look, metropolis, modes
+from pymc_kameleon.samplers.surrogate import initial_search, look, modes
 from pymc_kameleon.samplers.surrogate.modes import Mode
 
 FAR = np.array([9.0, 12.0])
@@ -48,14 +48,14 @@ def test_a_look_that_is_interrupted_does_not_search_again(step, monkeypatch):
     """After each evaluation: a search that took seconds would take these for each of the look."""
     begun, short = [], {"tune": 400, "draws": 400, "chains": 1}
 
-    class Counted(metropolis.Search):
+    class Counted(initial_search.Search):
         def __init__(self, *args):
             begun.append(args)
             super().__init__(*args)
 
     whole = sample(step, **short)
     assert whole["warmup_sample_stats"]["n_logp"].values[0, 0] > 100  # with the look
-    monkeypatch.setattr(metropolis, "Search", Counted)
+    monkeypatch.setattr(initial_search, "Search", Counted)
     monkeypatch.setattr("pymc_kameleon.step.base.WARM_START_PATIENCE", 0)
     assert_same(sample(step, **short), whole, ["posterior"])
     assert len(begun) == 1
@@ -63,7 +63,7 @@ def test_a_look_that_is_interrupted_does_not_search_again(step, monkeypatch):
 
 @pytest.mark.slow
 def test_without_a_look_it_is_missed_in_silence(step, monkeypatch, caplog):
-    monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", False)
+    monkeypatch.setattr(initial_search.SearchByProcess, "looks_for_modes", False)
     with caplog.at_level(logging.WARNING):
         dt = sample(step, **LONG | {"compute_convergence_checks": True})
     assert share_of_other(dt) == 0
@@ -107,7 +107,7 @@ def test_a_likelihood_that_raises_where_a_look_leads_does_not_end_the_run(monkey
         assert logp(np.full(2, 1e7)) == -np.inf
         return [], []
 
-    monkeypatch.setattr(metropolis, "look_for_modes", looked_far_away)
+    monkeypatch.setattr(initial_search, "look_for_modes", looked_far_away)
     step = pk.SurrogateMetropolis(model=black_box(Counting(raises)))
     sample(step, **LONG)
     [text] = [text for text in messages(caplog, logging.WARNING) if "ZeroDivisionError" in text]
@@ -121,7 +121,7 @@ def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch, caplog):
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         one = sample(step, **short)
     assert caplog.text.count("evaluations were too few to look for other modes") == 1
-    monkeypatch.setattr(pk.SurrogateMetropolis, "looks_for_modes", False)
+    monkeypatch.setattr(initial_search.SearchByProcess, "looks_for_modes", False)
     assert_same(one, sample(step, **short), ["posterior"])
 
 

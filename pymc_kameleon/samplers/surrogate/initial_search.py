@@ -1,0 +1,264 @@
+"""How SurrogateMetropolis finds the posterior before its first draw.
+
+A Gaussian process chooses the points where evaluations are expensive and coordinates few. If that
+fails, or they are many, the way goes on by line searches and BFGS. Where evaluations are plenty, a
+look for other modes follows.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from pymc_kameleon.model.starts import prior_draws
+from pymc_kameleon.samplers.surrogate import learning, modes, problems
+from pymc_kameleon.samplers.surrogate.active.search import (
+    LOW,
+    MOST_FOR_ALL,
+    ActiveGuide,
+    Search,
+    active_budget,
+    fewest,
+    most_of_search,
+    suits,
+)
+from pymc_kameleon.samplers.surrogate.active.way import Known
+from pymc_kameleon.samplers.surrogate.evaluations import each_once
+from pymc_kameleon.samplers.surrogate.look import (
+    LEAST_FOR_LOOK,
+    evaluations_of_look,
+    look_for_modes,
+    most_of_look,
+)
+from pymc_kameleon.samplers.surrogate.modes import Mode
+from pymc_kameleon.step.initial_search import InitialSearch
+from pymc_kameleon.step.monitor import NO_LIMIT
+from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, draw_near
+from pymc_kameleon.step.warm_start.search import WarmStart
+
+N_GUIDED = 32
+"""Points that other chains may begin at, the best one and draws of the process."""
+
+CHEAP_BUDGET = 5
+"""Times as many evaluations a chain has for its way to the posterior where they are cheap."""
+
+
+class SearchByProcess(InitialSearch):
+    """The search of SurrogateMetropolis."""
+
+    follows = is_rough = looks_for_modes = True
+
+    def __init__(self, step):
+        super().__init__(step)
+        self._by_process = None  # the search, if it was interrupted
+        self._n_searched = 0  # evaluations of a search in vain, after which the way goes on
+
+    @property
+    def leads_from_best(self):
+        """Whether the first chain, which the others follow, begins at the best of all starts."""
+        return self.is_active
+
+    def usual_budget(self):
+        """Return the evaluations of the way by lines and BFGS."""
+        return WARM_START_BUDGET * self.d * (1 if self.step.is_expensive else CHEAP_BUDGET)
+
+    def budget(self):
+        """Return the evaluations of the way, or of what is left of it after a search in vain."""
+        return min(self.usual_budget(), self._left_of_limit())
+
+    def _budget_of_search(self):
+        """Return the evaluations of a search; many at a time may be more, as rounds are few."""
+        most = self._most_by_process if self.step.max_concurrent > 1 else self.usual_budget()
+        return min(most, self._left_of_limit())
+
+    def _left_of_limit(self):
+        return max(0, self.limit() - self._n_searched)
+
+    def most_of_search(self):
+        """Return the evaluations of a search in vain, of another one, and of a look."""
+        search = self._most_by_process if self.is_active else 0
+        look = most_of_look(self.d) if self._may_look else 0
+        return self.usual_budget() + search + look
+
+    @property
+    def _may_look(self):
+        return self.looks_for_modes and self.step.monitor.tune > 0 and not self.is_one_of_many
+
+    @property
+    def budget_of_look(self):
+        """Return the evaluations of a look for other modes, and those for their shapes."""
+        monitor = self.step.monitor
+        n = monitor.looks_for
+        if n < 0:  # for itself
+            n = (monitor.tune + monitor.draws) * self.step.steps_per_draw
+            if monitor.most_on_the_way < NO_LIMIT:
+                n = monitor.draws * self.step.steps_per_draw // 2  # twice those borne for sure
+            n = 0 if self.has_few_evaluations else n
+        looks = self._may_look and n >= LEAST_FOR_LOOK
+        return evaluations_of_look(n, self.d) if looks else (0, 0)
+
+    @property
+    def _most_by_process(self):
+        return most_of_search(self.d, self.step.max_concurrent)
+
+    def usual_evaluations(self, whole, short):
+        """Return about how many evaluations the way takes, and one that follows."""
+        if not self.is_active:
+            return super().usual_evaluations(whole, short)
+        own = active_budget(self.d, self.step.max_concurrent) // 2
+        return own, 1 if self.has_few_evaluations else short * self.d
+
+    @property
+    def share(self):
+        """A process that makes the way learns more on it than by draws, and ends it by itself."""
+        return 0.9 if self.is_active else super().share
+
+    @property
+    def is_active(self):
+        """Whether a Gaussian process chooses the first points."""
+        return self.step.is_expensive and suits(self.d)
+
+    def no_guide(self):
+        """Return the guide, which has room for draws of the process."""
+        return ActiveGuide.of(super().no_guide(), N_GUIDED if self.is_active else 0)
+
+    def find(self, q, logp):
+        """Go there, and remember all that was evaluated on the way."""
+        rows, tuning = [], self.step.tuning
+        self.known_on_the_way = tuning.known, tuning.known_exact
+        noted = _noting(logp, rows)
+        self._go_home(q, logp, noted, rows)
+        if max(self.budget_of_look) > 0:
+            self._look_elsewhere(q, logp, noted)
+        self._by_process = None  # not before, as what was interrupted is repeated
+        tuning = self.step.tuning
+        if most := len(tuning.remembered):
+            rows = each_once(np.reshape(rows, (-1, self.d + 1)), self.d)[:most]
+            tuning.remembered[: len(rows)], tuning.n_remembered[0] = rows, len(rows)
+
+    def _look_elsewhere(self, q, logp, noted):
+        """Look for other modes than the one found, if evaluations are plenty; begin in any."""
+        step = self.step
+        left = step.monitor.most_on_the_way - logp.n - self.near_tries()
+        most, for_shapes = (min(n, max(0, left // 4)) for n in self.budget_of_look)
+        tuning = step.tuning
+        if most < self.d or not tuning.has_arrived[0]:
+            return
+        factor = tuning.home_factor.copy()
+        home = Mode(tuning.middle.copy(), factor, tuning.mass[0] - np.log(np.diag(factor)).sum())
+        rule = step.log_density.rule
+        step.log_density.rule = replace(rule, rejects_errors=True)  # far away much may raise
+        try:
+            new, searches = look_for_modes(
+                noted, home, most, for_shapes, step.rng, self._draws_of_prior()
+            )
+        finally:
+            step.log_density.rule = rule
+        every = [home, *new]
+        if new:
+            masses = np.array([mode.mass for mode in every])
+            p = np.exp(np.clip(masses - masses.max(), -modes.EVENED, 0))
+            p[masses < masses.max() - learning.NEGLIGIBLE_MASS] = 0.0
+            k = step.rng.choice(len(every), p=p / p.sum())
+            if k > 0:
+                self._begin_elsewhere(q, every[k], searches[k - 1], noted)
+        modes.note(step.tuning.found, every)
+
+    def _draws_of_prior(self):
+        """Return draws (n, d) of the prior, None if there are none: computed once in a process."""
+        if not self.step._prior_of_look:
+            self.step._prior_of_look.append(prior_draws(self.step.model, self.step.layout))
+        return self.step._prior_of_look[0]
+
+    def _begin_elsewhere(self, q, mode, search, noted):
+        """Begin in another mode, with all that is known of the first one, too."""
+        tuning = self.step.tuning
+        before = tuning.home[: tuning.n_home[0]]
+        points = np.concatenate([search.points, before[:, :-1]])
+        logps = np.concatenate([search.logps, before[:, -1]])
+        scales = np.diag(np.linalg.inv(mode.factor @ mode.factor.T)) ** -0.5
+        exact = np.zeros(self.d, bool)
+        found = WarmStart(mode.mean, mode.logp, scales, mode.factor, exact, 0.0, points, logps)
+        q[: self.d] = draw_near(found, noted, self.step.rng, self.near_tries())
+        self.step._fill(scales, tuning.n)
+        self.step._use_warm_start(found)
+        self.step.tuning.has_arrived[0] = True  # with however many evaluations
+
+    def _go_home(self, q, logp, noted, rows):
+        """Go there with a process that chooses the points, or as others do; `rows` gets them."""
+        step, start, n = self.step, q[: self.d].copy(), 0
+        begins, most = not step.guide.is_known, self._budget_of_search()
+        knows = len(step.tuning.known) > 0
+        if begins and self.is_active and most >= (1 if knows else fewest(self.d)):
+            search = self._active_search_from(start)
+            is_home = search.go_on(logp, most, self.limit() <= MOST_FOR_ALL)
+            rows += search.rows
+            if is_home and (end := search.finish(N_GUIDED)):
+                found, step.guide = end
+                x = step.guide.draws[1] if self.is_one_of_many else self._high_draw(noted)[0]
+                problems.say_search_ended(search.n, search.way.sd, search.way.error)
+                if search.way.second > 0:
+                    problems.say_second_mode(search.way.second)
+                self._begin_at(q, x, found)
+                return
+            if not search.is_over:  # what comes then may be begun again, to ask for points
+                is_spent = self.limit() - search.n <= self.d
+                problems.say_search_failed(search.n, is_spent)
+            search.is_over = True
+            q[: self.d], n = search.way.best, search.n + 1
+        elif begins and knows:
+            noted(start)
+            q[: self.d], n = step.tuning.known[0, :-1], 1  # the best one
+        elif not begins and step.guide.has_draws and self.is_one_of_many:
+            nothing = np.zeros((0, self.d)), np.zeros(0)
+            self._begin_at(q, step.guide.draws[1], step.guide.warm_start(*nothing))
+            return
+        elif not begins and step.guide.has_draws and self.has_few_evaluations:
+            at_start, (x, at_x) = noted(start), self._high_draw(noted)
+            points, logps = np.array([start, x]), np.array([at_start, at_x])
+            self._begin_at(q, x, step.guide.warm_start(points, logps))
+            return
+        self._n_searched += n
+        try:
+            super().find(q, noted)
+        finally:  # it may be interrupted, and then begins again
+            self._n_searched -= n
+        step.guide = ActiveGuide.of(step.guide, N_GUIDED if self.is_active else 0)
+
+    def _active_search_from(self, start):
+        """Return the search from a start, or the one that was interrupted."""
+        seed = int(self.step.rng.integers(2**63))
+        search, rows = self._by_process, self.step.tuning.known
+        if search is None or not search.is_of(start, seed, self.step.trail[:, 0]):
+            known = Known(rows[:, :-1].copy(), rows[:, -1].copy(), self.step.tuning.known_exact)
+            self._by_process = Search(start, seed, known, self.step.max_concurrent)
+        return self._by_process
+
+    def _high_draw(self, logp):
+        """Return a draw of the guide where the log-density is as high as it should be, and that."""
+        draws, top = self.step.guide.draws, self.step.guide.top_logp[0]
+        order = 1 + self.step.rng.permutation(len(draws) - 1)
+        for x in draws[order[: max(1, self.near_tries() - 1)]]:
+            value = logp(x)
+            if value > top - LOW[0] - LOW[1] * self.d:
+                return x, value
+        return draws[0], logp(draws[0])
+
+    def _begin_at(self, q, x, found):
+        q[: self.d] = x
+        self.step._fill(found.scales, self.step.tuning.n)
+        if self.has_few_evaluations:  # with more, tuning comes to tails itself
+            self.step.tuning.tail_depth[:] = self.step.guide.tail_depth
+        self.step._use_warm_start(found)
+        self.step.tuning.has_arrived[0] = True  # with however many evaluations
+
+
+def _noting(logp, rows):
+    """Return a log-density of which `rows` gets each point that is evaluated, and its value."""
+
+    def noted(x):
+        value = logp(x)
+        rows.append(np.append(x, value))
+        return value
+
+    noted.announce = logp.announce
+    return noted

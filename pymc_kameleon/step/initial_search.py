@@ -1,0 +1,165 @@
+"""How a chain finds the posterior before its first draw: by which rules, and how many evaluations.
+
+Of a chain's way there `trail` has what was evaluated, so that it can be interrupted: it is repeated
+from its beginning, by known values. `guide` is what other chains need of where it has led.
+"""
+
+import numpy as np
+
+from pymc_kameleon.step.warm_start.approach import (
+    FOLLOWING,
+    LEAST_TRIES,
+    NEAR_TRIES,
+    SHORT_WAY,
+    WARM_START_BUDGET,
+    approach,
+    draw_near,
+    evaluations_for_own_search,
+)
+from pymc_kameleon.step.warm_start.search import Guide, RecordedLogp
+
+
+class InitialSearch:
+    """The search of a step's chains, by line searches and BFGS.
+
+    Parameters
+    ----------
+    step : KameleonStep
+    """
+
+    exists = True  # whether chains evaluate anything before their first draw
+    searches = True  # whether they go to the posterior, for as long as they need
+    is_rough = False  # whether it is enough to know the shape there roughly
+    follows = False  # whether chains begin where the first one's search has ended
+    leads_from_best = False  # whether the first chain begins at the best of all starts
+    share = 0.5  # of limited evaluations, for the searches of all chains
+    tuning_share = 0.5  # of those left after them, for tuning
+    n_noted = 0  # numbers that are noted of an evaluation, besides its value
+
+    def __init__(self, step):
+        self.step, self.d = step, step.layout.d
+
+    def no_guide(self):
+        """Return the Guide of a chain that knows of no other one."""
+        return Guide.nowhere(self.d if self.follows else 0)
+
+    def no_trail(self):
+        """Return the trail of a chain that has not begun: rows of values, and what is noted."""
+        n = 1 + self.most_evaluations() if self.exists else 0
+        return np.full((n, 1 + self.n_noted), np.nan)
+
+    def know_start(self, n, noted):
+        """Count `n` evaluations by which the chain's start was found, the last one there.
+
+        Of that `noted` is a row of the trail, None if the way begins elsewhere. That way does not
+        evaluate it again. The first draw counts them.
+        """
+        step = self.step
+        begins_there = noted is not None and step.tune and self.exists
+        if begins_there:
+            step.trail[0] = noted
+        step.monitor.uncounted = n - begins_there
+
+    def begin(self, q, asks):
+        """Move `q` (n,) to where the posterior is, before a chain's first draw.
+
+        Return whether the state's log-density is the one there.
+        If it `asks`, it raises `Wanted` instead of evaluating the log-density.
+        """
+        step, d, log_density = self.step, self.d, self.step.log_density
+        others = q[d:].copy()
+        logp = RecordedLogp(
+            lambda x: log_density(np.concatenate([x, others])),
+            step.trail,
+            step.patience,
+            log_density.gradient[: self.n_noted],
+            asks,
+        )
+        is_led = self.is_one_of_many and step.guide.is_known  # so its own start is of no account
+        if is_led or np.isfinite(logp(q[:d])):
+            logp.begin_again()
+            self.find(q, logp)
+            log_density.count[0] += logp.begun  # of this draw, too
+            value = logp.values[logp.n - 1, 0]
+            if self.follows and np.array_equal(q[:d], logp.x) and value > -np.inf:
+                step.state.logp[0] = value
+                return True
+        return False
+
+    def find(self, q, logp):
+        """Move `q` (n,) to where the posterior is, by evaluations of `logp`, a RecordedLogp."""
+        step, d, budget = self.step, self.d, self.budget()
+        guide, is_few = step.guide, self.has_few_evaluations
+        found = approach(logp, q[:d], step.rng, budget, self.is_rough, guide, is_few)
+        q[:d] = draw_near(found, logp, step.rng, self.near_tries())
+        step._fill(found.scales, step.tuning.n)
+        step._use_warm_start(found)
+        if self.follows and len(found.logps) <= budget:
+            step.guide = found.guide
+        step.monitor.climbing = found.climbing
+
+    @property
+    def is_one_of_many(self):
+        """Whether a chain begins where the first one says, as evaluations are many at a time."""
+        return self.follows and self.step.max_concurrent > 1
+
+    @property
+    def is_under_way(self):
+        """Whether the log-density was last evaluated by it."""
+        step, logp = self.step, self.step.log_density
+        begins = self.exists and step.tune and step.point is None
+        return begins and logp.evaluated_at is not logp.point
+
+    # ---- how many evaluations it may take -------------------------------------------------------
+
+    @property
+    def has_few_evaluations(self):
+        """Whether a chain has too few evaluations to search for the posterior itself."""
+        monitor, d = self.step.monitor, self.d
+        n = (monitor.tune + monitor.draws) * self.step.steps_per_draw
+        few = monitor.most_on_the_way < FOLLOWING * max(d, 3)
+        return few or self.is_one_of_many or n < evaluations_for_own_search(d)
+
+    def budget(self):
+        """Return the evaluations that a chain has for its way to the posterior."""
+        return min(self.usual_budget(), self.limit())
+
+    def usual_budget(self):
+        """Return the same where they are not limited."""
+        step, d = self.step, self.d
+        return min(WARM_START_BUDGET * d, max(10 * d, step.monitor.tune * step.steps_per_draw))
+
+    def limit(self):
+        """Return how many these may be, besides the start and the tries at the end."""
+        return self.step.monitor.most_on_the_way - 1 - self.near_tries()
+
+    def near_tries(self):
+        """Return the tries of the draw at the end of the way, at most."""
+        most = self.step.monitor.most_on_the_way
+        least = LEAST_TRIES if most > SHORT_WAY else 2
+        return min(NEAR_TRIES, max(least, most // 10), most - 2)
+
+    def most_evaluations(self):
+        """Return the evaluations of the whole way after the start, at most."""
+        return self.most_of_search() + NEAR_TRIES
+
+    def most_of_search(self):
+        """Return the same but for the draw at its end."""
+        return self.usual_budget()
+
+    def usual_evaluations(self, whole, short):
+        """Return about how many evaluations the way takes, and one that follows.
+
+        `whole` and `short` are the usual ones, for each coordinate.
+        """
+        return whole * self.d, short * self.d
+
+
+class NoSearch(InitialSearch):
+    """Chains begin where they are told."""
+
+    exists = searches = False
+
+    def begin(self, q, asks):
+        """Leave `q` where it is."""
+        return False

@@ -3,4 +3,5 @@
 ``linalg``   factors, whitened coordinates, distances
 ``drops``    how far below the best point something still counts
 ``batches``  a search in batches, which can be interrupted
+``chain``    a chain on an approximation, by its gradient, and what it learns
 """

@@ -18,7 +18,6 @@ import pymc_kameleon as pk
 from pymc_kameleon.analysis import draws_of_result, emulator_correction
 from pymc_kameleon.analysis.batches import combined
 from pymc_kameleon.analysis.summary import _Block
-from pymc_kameleon.samplers.emulator.metropolis import n_stops
 from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
 from pymc_kameleon.samplers.surrogate.moves import certificate
 
@@ -449,7 +448,7 @@ def test_moves_are_what_has_been_drawn(result):
     kept, stats = result["emulator_moves"].to_dataset(), result["sample_stats"]
     moves = emulator_moves_of(kept)
     assert 0.7 < len(moves.row) / 320 < 0.95
-    assert moves.stops.shape[1:] == (n_stops(3, 5), 3)
+    assert moves.stops.shape[1:] == (128, 3)
     np.testing.assert_array_equal(
         moves.accept_prob, stats["emulator_accept"].values[moves.row, moves.draw]
     )

@@ -5,11 +5,12 @@ from functools import cache
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from slow_chain import SlowChain
 
 import pymc_kameleon as pk
+from pymc_kameleon.approximation.chain import LEAP_RANGE
 from pymc_kameleon.samplers.emulator import fit
-from pymc_kameleon.samplers.emulator.inner_chain import LEAP_RANGE, MIRROR_SHARE, EmulatedDensity
-from pymc_kameleon.samplers.emulator.metropolis import LEAST_STOPS
+from pymc_kameleon.samplers.emulator.inner_chain import MIRROR_SHARE, EmulatedDensity
 
 
 def simulator(function):
@@ -194,62 +195,17 @@ def density_of(step, rng=None):
 # ---- in plain numpy -----------------------------------------------------------------------------
 
 
-class SlowChain:
-    """The inner chain, and moves by it, with the random numbers of the compiled ones.
+def slow_chain(emulated, log_s):
+    """Return the SlowChain of an emulated posterior, which jumps to mirror images."""
+    maps = emulated.mirrors.maps[: emulated.mirrors.n_maps[0]]
+    mean, factor = emulated.mean, np.tril(emulated.factor)
 
-    `log_s` maps u (d,) to log s and its gradient, `log_pi` z (d,) to log π.
-    """
+    def jump(u, rng):
+        if len(maps) and rng.random() < MIRROR_SHARE:
+            image = maps[int(rng.random() * len(maps))] @ (mean + factor @ u)
+            return np.linalg.solve(factor, image - mean), 0.0
 
-    def __init__(self, emulated, log_s, log_pi=None):
-        self.log_s, self.log_pi = log_s, log_pi
-        self.mean, self.factor = emulated.mean, np.tril(emulated.factor)
-        self.leap, self.most_leaps = emulated.leap[0], emulated.most_leaps[0]
-        self.n_inner = emulated.n_inner[0]
-        self.maps = emulated.mirrors.maps[: emulated.mirrors.n_maps[0]]
-
-    def transition(self, u, rng):
-        """Return where a transition leads, and its α: NaN of one to a mirror image."""
-        if len(self.maps) and rng.random() < MIRROR_SHARE:
-            image = self.maps[int(rng.random() * len(self.maps))] @ (self.mean + self.factor @ u)
-            v = np.linalg.solve(self.factor, image - self.mean)
-            change = self.log_s(v)[0] - self.log_s(u)[0]
-            return (v if -rng.standard_exponential() < change else u), np.nan
-        p = np.array([rng.standard_normal() for _ in u])
-        (now, slope), v = self.log_s(u), u
-        energy = now - p @ p / 2
-        leap = self.leap * (1 + LEAP_RANGE * (2 * rng.random() - 1))
-        for _ in range(1 + int(rng.random() * self.most_leaps)):
-            p = p + leap / 2 * slope
-            v = v + leap * p
-            log_s, slope = self.log_s(v)
-            if log_s == -np.inf:
-                return u, 0.0
-            p = p + leap / 2 * slope
-            if not log_s - p @ p / 2 - energy > -50:
-                return u, 0.0
-        change = log_s - p @ p / 2 - energy
-        return (v if -rng.standard_exponential() < change else u), np.exp(min(0.0, change))
-
-    def run(self, u, rng):
-        """Return where M transitions lead."""
-        if self.log_s(u)[0] > -np.inf:
-            for _ in range(self.n_inner):
-                u, _ = self.transition(u, rng)
-        return u
-
-    def move(self, x, n_others, rng):
-        """Return the new x, α (None if nothing moved), and stops of the inner chain."""
-        u = np.linalg.solve(self.factor, x - self.mean)
-        proposed, stops = int(rng.random() * max(n_others, LEAST_STOPS)), []
-        for _ in range(max(proposed + 1, n_others)):
-            stops.append(self.run(stops[-1] if stops else u, rng))
-        v, others = stops[proposed], [self.mean + self.factor @ stop for stop in stops[:n_others]]
-        if v is u:
-            return x, None, others
-        y = self.mean + self.factor @ v
-        change = self.log_pi(y) - self.log_pi(x) + self.log_s(u)[0] - self.log_s(v)[0]
-        accepted = -rng.standard_exponential() < change
-        return (y if accepted else x), np.exp(min(0.0, change)), others
+    return SlowChain(emulated, log_s, jump)
 
 
 class ManyChains:
@@ -260,8 +216,8 @@ class ManyChains:
     """
 
     def __init__(self, density, rule="exact"):
-        self.density, self.rule, self.emulated = density, rule, density.emulated
-        self.factor = np.tril(self.emulated.factor)
+        self.density, self.rule, self.chain = density, rule, density.chain
+        self.factor = np.tril(self.chain.factor)
 
     def log_s(self, u):
         """Return log s (n,) and its gradient in u."""
@@ -273,8 +229,8 @@ class ManyChains:
         p = rng.standard_normal(u.shape)
         (before, slope), v = self.log_s(u), u
         energy, now = before - (p * p).sum(axis=1) / 2, before
-        leap = self.emulated.leap[0] * rng.uniform(1 - LEAP_RANGE, 1 + LEAP_RANGE, (len(u), 1))
-        n_leaps = rng.integers(1, self.emulated.most_leaps[0] + 1, len(u))
+        leap = self.chain.leap[0] * rng.uniform(1 - LEAP_RANGE, 1 + LEAP_RANGE, (len(u), 1))
+        n_leaps = rng.integers(1, self.chain.most_leaps[0] + 1, len(u))
         for k in range(n_leaps.max()):
             goes = (k < n_leaps)[:, None]
             half = p + leap / 2 * slope
@@ -291,7 +247,7 @@ class ManyChains:
 
     def run(self, u, rng):
         """Return where M transitions lead."""
-        for _ in range(self.emulated.n_inner[0]):
+        for _ in range(self.chain.n_inner[0]):
             u = self.transition(u, rng)
         return u
 

@@ -8,9 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.chain import (
+    FIRST_LENGTHS,
+    LAST_LENGTHS,
+    MEMORY_OF_SHAPE,
+    N_CHAINS,
+    NEXT_LENGTHS,
+    learn_chain,
+)
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
 from pymc_kameleon.core.arrays import copy_arrays, floats, integers
-from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 from pymc_kameleon.samplers.surrogate import learning as surrogate
@@ -31,24 +38,6 @@ EARLIER_CALLS = 100, 60
 
 CURVATURE_STEP, N_PROBES = 1e-4, 8
 """Finite differences of the log-density in outputs, relative to these, and how many."""
-
-N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS, LAST_LENGTHS = 8, (20, 40, 60), (50,), (50, 150)
-"""Chains on s that learn its shape, and their transitions between two looks at it: when there is no
-shape yet, at later fits, and at the last one."""
-
-MEMORY_OF_SHAPE = 100
-"""Transitions that the shape counts as, which earlier fits have learned."""
-
-TARGET_ACCEPT = 0.8
-"""Acceptance probability of a transition on s, which the leap is tuned to."""
-
-LONGEST, MOST_LEAPS = np.pi, 30
-"""Length of a trajectory on s, at most, and leaps at most. On a standard normal, trajectories of
-lengths from 0 to π forget on average where they began."""
-
-FORGOTTEN, FIRST_STOPS, MOST_INNER = 0.85, 4, 6
-"""Squared distances of the inner chain's stops from where it began should be this share of those of
-independent points, on average over these many first stops; M at most."""
 
 N_TAIL, TAIL_FACTORS, TAIL_DROP = 64, (1.2, 2.0), 12.0
 """Points in tails that are thought of; how far from the mean they are, relative to draws; how far
@@ -174,7 +163,7 @@ def look_into_tails(chains, draws, rng):
     first = chains[0]
     emulated = first.parameters.emulated
     density = EmulatedDensity(first.log_density.target(rng), emulated)
-    some = density.at_home(draws[rng.integers(len(draws), size=N_TAIL)])
+    some = density.nearest_image(draws[rng.integers(len(draws), size=N_TAIL)])
     z = emulated.mean + rng.uniform(*TAIL_FACTORS, (N_TAIL, 1)) * (some - emulated.mean)
     (log_s, _), (usual, _) = density.values(z), density.values(some)
     likely = z[log_s > np.median(usual) - TAIL_DROP]
@@ -468,37 +457,20 @@ def unpacked(hyper):
     return None if np.isnan(hyper[0]) else fit.Hyper(*map(int, hyper))
 
 
-# ---- the shape of s -----------------------------------------------------------------------------
+# ---- the chain on s -----------------------------------------------------------------------------
 
 
 def learn_shape(density, choices, known, starts, lengths, rng):
-    """Learn mean and factor of s, and the leap, by chains on it; and where s is to end."""
+    """Learn the shape of s and the chain on it, and where s is to end; return draws of s."""
     emulated, d = density.emulated, starts.shape[1]
     is_first = choices.share[0] == 0
-    log_s, _ = density.values(starts)
-    starts = starts[log_s > -np.inf] if (log_s > -np.inf).any() else starts
     if is_first and emulated.mirrors.n_maps[0] > 0:
-        emulated.mean[:] = starts[0]  # one of the modes is home
-    z = starts[np.arange(N_CHAINS) % len(starts)]
-    for n in FIRST_LENGTHS if is_first else lengths:
-        places = []
-        for _ in range(0, n, 10):
-            part, _, accept_prob = density.chains(z, 10, rng)
-            z = part[-1]
-            places.append(part)
-            of_leaps = accept_prob[~np.isnan(accept_prob)]  # not of mirror images
-            tune_leap(emulated, np.mean(of_leaps) if of_leaps.size else TARGET_ACCEPT)
-        places = np.concatenate(places)
-        sample = places[len(places) // 3 :].reshape(-1, d)
-        change_shape(
-            emulated, density.at_home(sample), 1 if is_first else n / (n + MEMORY_OF_SHAPE)
-        )
-    every = places.reshape(-1, d)
-    parts = [every, density.at_home(every)] if emulated.mirrors.n_maps[0] > 0 else [every]
-    u = np.concatenate([density.u_of(z).reshape(places.shape) for z in parts], axis=2)
-    emulated.n_inner[0] = enough_transitions(u)
-    good = known.z[drops(known.logp, d) == 0]
-    distances = np.linalg.norm(density.u_of(density.at_home(good)), axis=1)
+        log_s, _ = density.values(starts)
+        emulated.mean[:] = starts[np.argmax(log_s > -np.inf)]  # one of the modes
+    memory = 0 if is_first else MEMORY_OF_SHAPE
+    sample = learn_chain(density, starts, FIRST_LENGTHS if is_first else lengths, memory, rng)
+    good = density.nearest_image(known.z[drops(known.logp, d) == 0])
+    distances = np.linalg.norm(density.u_of(good), axis=1)
     emulated.radius[0] = choices.widening[0] * max(np.quantile(distances, 0.9), np.sqrt(d))
     return sample
 
@@ -525,32 +497,3 @@ def starting_points(known, states, top, rng):
     n = min(N_CHAINS, np.count_nonzero(weights > 1e-6))
     chosen = rng.choice(good, n, replace=False, p=weights / weights.sum())
     return np.concatenate([states, known.z[chosen]])
-
-
-def tune_leap(emulated, accept_prob):
-    """Tune ε, and the number of leaps so that trajectories are long enough."""
-    emulated.leap[0] *= np.exp(np.clip(accept_prob - TARGET_ACCEPT, -0.5, 0.2))
-    emulated.leap[0] = np.clip(emulated.leap[0], 1e-3, 1.5)
-    emulated.most_leaps[0] = min(int(np.ceil(LONGEST / emulated.leap[0])), MOST_LEAPS)
-
-
-def change_shape(emulated, sample, weight):
-    """Blend points of s into its mean and factor, if chains have moved."""
-    if not np.ptp(sample, axis=0).all():
-        return
-    step = weight * (sample.mean(axis=0) - emulated.mean)
-    before = emulated.factor @ emulated.factor.T + np.outer(step, step) / weight
-    covariance = (1 - weight) * before + weight * np.atleast_2d(shrunk_covariance(sample))
-    emulated.mean[:] += step
-    emulated.factor[:] = cholesky(covariance)
-
-
-def enough_transitions(u):
-    """Return M, so that chains u (n, k, d) forget where they began."""
-    spread = 2 * u.reshape(-1, u.shape[2]).var(axis=0)
-    lags = range(1, min(FIRST_STOPS * MOST_INNER, len(u)))
-    jumps = [np.mean((u[lag:] - u[:-lag]) ** 2, axis=(0, 1)) / spread for lag in lags]
-    for m in range(1, MOST_INNER):
-        if np.min(np.mean(jumps[m - 1 : FIRST_STOPS * m : m], axis=0)) > FORGOTTEN:
-            return m
-    return MOST_INNER

@@ -10,6 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.chain import (
+    FIRST_STOPS,
+    Trajectory,
+    n_stops,
+    run_chain,
+    u_of,
+    x_of,
+)
 from pymc_kameleon.core.arrays import allocate, extend, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
@@ -23,26 +31,26 @@ from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.samplers.emulator import learning, problems
 from pymc_kameleon.samplers.emulator.density import (
     INPUTS,
+    DensityScratch,
     Emulated,
     Mirrors,
     call_part,
-    log_emulated,
 )
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of, nothing_reused, reused_by
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
 from pymc_kameleon.samplers.emulator.initial_search import SearchWithEmulator
 from pymc_kameleon.samplers.emulator.inner_chain import (
-    Trajectory,
-    compiled_chains,
-    compiled_values,
-    run_inner_chain,
+    EmulatedModel,
+    chains_on_emulated,
+    log_emulated_model,
+    mirror_jump,
+    values_of_emulated,
 )
 from pymc_kameleon.samplers.emulator.mirrors import MANY, MOST_MODES
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
 from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
-from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
 from pymc_kameleon.samplers.symmetries import likely_symmetries
 from pymc_kameleon.step.groups import EMULATOR_MOVES, Keeps
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
@@ -51,11 +59,8 @@ from pymc_kameleon.step.options import check_names
 EMULATED = 4
 """The kind of a move by the emulator, after those of SurrogateMetropolis."""
 
-STOPS, LEAST_STOPS, MOST_STOPS, STOPS_BY_OUTPUTS = 512, 12, 128, 2000
-"""Stops R of the inner chain, times d, and bounds: one is proposed, and by all of them averages are
-corrected. In few dimensions they cost little, and so would be the only error. Of many outputs, each
-takes longer: stops times outputs are bounded, too. While tuning nothing is corrected, and one of
-the first `LEAST_STOPS` is proposed."""
+STOPS_BY_OUTPUTS = 2000
+"""Stops of the chain on s times outputs, at most: of many outputs, each takes longer."""
 
 ENOUGH_TUNING = 4
 """Transitions of tuning, below which a warning says so: the way has taught most of what is needed.
@@ -68,9 +73,9 @@ MOST_KEPT_NUMBERS, LEAST_KEPT = 2**21, 300
 """Numbers of evaluations that a chain remembers, at most; but so many evaluations at least."""
 
 
-def n_stops(d, q):
+def stops_by_outputs(d, q):
     """Return R for d coordinates and q outputs."""
-    return max(min(STOPS // d, STOPS_BY_OUTPUTS // q, MOST_STOPS), LEAST_STOPS)
+    return min(n_stops(d), max(STOPS_BY_OUTPUTS // q, FIRST_STOPS))
 
 
 State = extended(
@@ -104,6 +109,7 @@ Work = extended(
     "Work",
     surrogate.Work,
     at=Trajectory,
+    emulator=DensityScratch,
     origin=floats("d"),  # where the inner chain began, in its coordinates
     end=floats("d"),  # the stop that is proposed
     n_before=integers(1),  # evaluations before the transition
@@ -139,18 +145,11 @@ def move_by_emulator(target, state, parameters, work, rng):
     work.kind[0], work.is_short[0] = EMULATED, 0
     u_of(emulated, state.x, work.origin)
     copy(work.origin, at.u)
-    copy(work.origin, work.end)
-    start = log_emulated(target, emulated, at.u, at.slope, at.density)
-    log_s = end = start
-    proposed = int(rng.random() * max(parameters.n_others[0], LEAST_STOPS))
-    for r in range(max(proposed + 1, parameters.n_others[0])):
-        if start > -np.inf:
-            log_s = run_inner_chain(target, emulated, at, log_s, rng)
-        if r < parameters.n_others[0]:
-            x_of(emulated, at.u, state.others[r])
-        if r == proposed:
-            copy(at.u, work.end)
-            end = log_s
+    density = EmulatedModel(target, emulated, work.emulator)
+    start, end = run_chain(
+        log_emulated_model, mirror_jump, density, emulated, at, state.others,
+        parameters.n_others[0], work.end, rng,
+    )  # fmt: skip
     return accept_end(target, state, parameters, work, start, end, rng)
 
 
@@ -182,7 +181,7 @@ def accept_end(target, state, parameters, work, log_s, log_s_end, rng):
 def note_calls(target, state, work):
     """Take down what the black boxes were given, and have returned, in the last evaluation."""
     n = target.gradient.size
-    tape = work.at.density.tape
+    tape = work.emulator.tape
     copy(target.gradient, state.outputs)
     copy(target.gradient, tape[:n])
     call_part(target, INPUTS, tape)
@@ -325,7 +324,7 @@ class EmulatorMetropolis(SurrogateMetropolis):
         self.settings |= {"P": log_density.simulators.p, "Q": log_density.simulators.q}
         most = MOST_MODES[self._d > MANY] - 1
         self._n_mirrors = most if likely_symmetries(self) else 0
-        self.settings["stops"] = n_stops(self._d, log_density.simulators.q)
+        self.settings["stops"] = stops_by_outputs(self._d, log_density.simulators.q)
         return log_density
 
     def _compile(self):
@@ -335,8 +334,8 @@ class EmulatorMetropolis(SurrogateMetropolis):
     @staticmethod
     def compile_learning():
         """Load, or compile, chains on the emulated posterior."""
-        compiled_values()
-        compiled_chains()
+        values_of_emulated()
+        chains_on_emulated()
 
     def _allocate(self, scales, n_tune):
         state, parameters, tuning, work = super()._allocate(scales, n_tune)

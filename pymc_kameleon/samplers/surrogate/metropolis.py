@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.chain import u_of, x_of
 from pymc_kameleon.core.arrays import allocate, bools, copy_arrays, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.history import History, record
@@ -36,9 +37,7 @@ from pymc_kameleon.samplers.surrogate.proposal import (
     Parameters,
     inner_chain,
     reference_from,
-    u_of,
     walk_from,
-    x_of,
 )
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps

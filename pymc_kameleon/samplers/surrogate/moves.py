@@ -15,6 +15,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
+from pymc_kameleon.approximation.chain import u_of, x_of
 from pymc_kameleon.approximation.linalg import squared_distances, whitened
 from pymc_kameleon.core.arrays import allocate, floats
 from pymc_kameleon.core.jit import cached_jit, jit, specialise
@@ -23,7 +24,7 @@ from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.emulator import emulator_from, surrogate_from
-from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_proposal, u_of, x_of
+from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_proposal
 from pymc_kameleon.step.messages import say_if_compiling
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy, multiply_lower, solve_lower, squared_norm
+from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate, log_t
@@ -87,22 +87,3 @@ def inner_chain(parameters, work, log_s, power, rng):
             copy(work.w, work.v)
             log_s = log_s_w
     return log_s
-
-
-# ---- coordinates --------------------------------------------------------------------------------
-
-
-@jit
-def u_of(shape, x, u):
-    """Write the coordinates in which a density of this mean and factor is about standard normal."""
-    for i in range(x.size):
-        u[i] = x[i] - shape.mean[i]
-    solve_lower(shape.factor, u, u)
-
-
-@jit
-def x_of(shape, u, x):
-    """Write the position of coordinates u."""
-    multiply_lower(shape.factor, u, x)
-    for i in range(u.size):
-        x[i] += shape.mean[i]

@@ -81,7 +81,7 @@ def test_log_s_and_its_gradient(step, density, maps):
     z, h = points(12) @ (MAPS[0] if maps else np.eye(3)), 1e-5
     try:
         log_s, slopes = density.values(z)
-        home = density.at_home(z)
+        home = density.nearest_image(z)
     finally:
         set_mirrors(step.parameters.emulated, [])
     np.testing.assert_allclose(log_s, [by_hand(density, row, maps=maps) for row in z], rtol=1e-10)

@@ -11,7 +11,6 @@ from pymc.exceptions import SamplingError
 from runs import DRAWN, QUIET, WARMUP, assert_same, resume, sample
 from simulated import (
     ManyChains,
-    SlowChain,
     Switch,
     banana,
     bend,
@@ -21,11 +20,12 @@ from simulated import (
     logistic,
     make_arbitrary,
     set_mirrors,
+    slow_chain,
 )
 
 import pymc_kameleon as pk
 from pymc_kameleon.model.failures import OnFailure
-from pymc_kameleon.samplers.emulator.metropolis import n_stops
+from pymc_kameleon.samplers.emulator.metropolis import stops_by_outputs
 
 BANANA = Target(banana, TARGETS["banana"].sample)
 
@@ -69,11 +69,11 @@ def test_moves_by_hand(step):
         [value], [slope] = density.values(density.z_of(u)[None])
         return value, slope @ np.tril(emulated.factor)
 
-    by_hand, rng = SlowChain(emulated, log_s, log_banana), np.random.default_rng(7)
+    by_hand, rng = slow_chain(emulated, log_s), np.random.default_rng(7)
     x, n_moves = np.array([0.4, -1.0]), 0
     for k in range(90):
         assert rng.random() < 1  # the kind of the move
-        new, alpha, others = by_hand.move(x, 2, rng)
+        new, alpha, others = by_hand.move(x, 2, log_banana, rng)
         start = step.model.initial_point() | {"x": x}
         point, [stats] = step.step(start)
         np.testing.assert_allclose(point["x"], new, rtol=1e-6, atol=1e-8)
@@ -174,7 +174,7 @@ def test_broken_twins_do_not(spoilt, rule, is_exact):
 )
 def test_there_are_fewer_stops_of_many_outputs(d, q, stops):
     """As each of them takes longer."""
-    assert n_stops(d, q) == stops
+    assert stops_by_outputs(d, q) == stops
 
 
 @pytest.mark.slow
@@ -185,7 +185,7 @@ def test_stops_are_on_average_as_the_end(step, stops, is_exact):
     step.setup_chain(np.random.default_rng(9), 0, n)
     emulate_by(step, [wrong], width=3.0)
     set_shape(step.parameters)
-    step.parameters.n_others[0] = n_stops(len(step.state.x), len(step.state.outputs))
+    step.parameters.n_others[0] = len(step.state.others)
     step.parameters.emulated.leap[0], step.parameters.emulated.n_inner[0] = 0.2, 1
     differences = np.empty((n, 2))
     for k in range(n):

@@ -5,12 +5,12 @@ import pytest
 from invariance import Target, invariance_p_value
 from simulated import (
     ManyChains,
-    SlowChain,
     banana,
     density_of,
     emulate_by,
     make_arbitrary,
     set_mirrors,
+    slow_chain,
 )
 
 import pymc_kameleon as pk
@@ -56,7 +56,7 @@ def test_transitions_by_hand(step, leap, most_leaps, maps):
         [value], [slope] = density.values(density.z_of(u)[None])
         return value, slope @ np.tril(emulated.factor)
 
-    by_hand, rng = SlowChain(emulated, log_s), np.random.default_rng(4)
+    by_hand, rng = slow_chain(emulated, log_s), np.random.default_rng(4)
     z = np.random.default_rng(3).standard_normal((4, 2))
     places, found_log_s, accept_prob = density.chains(z, 8, np.random.default_rng(4))
     n_moves = n_images = 0

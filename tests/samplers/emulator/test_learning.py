@@ -7,9 +7,9 @@ import pytest
 from simulated import GROWTH, banana, bend, density_of, growth, logistic
 
 import pymc_kameleon as pk
+from pymc_kameleon.approximation import chain as chain_on_s
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.emulator import learning
-from pymc_kameleon.samplers.emulator.metropolis import n_stops
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_all_chains_learn_the_same(learned):
     for a, b in zip(one.tuning.choices, other.tuning.choices, strict=True):
         np.testing.assert_array_equal(a, b)
     assert [chain.tuning.n_learned[0] for chain in learned] == [40, 30]
-    stops = n_stops(len(one.state.x), len(one.state.outputs))
+    stops = len(one.state.others)
     assert [chain.parameters.n_others[0] for chain in learned] == [stops] * 2
     assert [chain.parameters.emulated_share[0] for chain in learned] == [0.85] * 2
 
@@ -219,8 +219,8 @@ def test_a_shape_is_blended_with_the_last_one():
     rng = np.random.default_rng(5)
     old, new = rng.normal(1, 2, (300, 2)), rng.normal(-1, 1, (100, 2))
     emulated = SimpleNamespace(mean=np.empty(2), factor=np.eye(2))
-    learning.change_shape(emulated, old, 1)
-    learning.change_shape(emulated, new, 0.25)
+    chain_on_s.change_shape(emulated, old, 1)
+    chain_on_s.change_shape(emulated, new, 0.25)
     both = np.concatenate([old, new])
     np.testing.assert_allclose(emulated.mean, both.mean(axis=0))
     covariance = np.cov(both.T, bias=True)
@@ -234,4 +234,4 @@ def test_slower_chains_have_their_stops_farther_apart(correlation, expected):
     noise = rng.standard_normal(u.shape)
     for i in range(1, len(u)):
         u[i] = [correlation, 0] * u[i - 1] + np.sqrt(1 - np.square([correlation, 0])) * noise[i]
-    assert learning.enough_transitions(u) == expected
+    assert chain_on_s.enough_transitions(u) == expected

@@ -1,0 +1,317 @@
+"""A chain on an approximation s of the posterior: Hamiltonian Monte Carlo, with stops.
+
+Source: Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo (2011).
+
+Each transition draws a momentum, a length of the leap, ε times 0.7 to 1.3, and a number of leaps, 1
+to `most_leaps`. So it is reversible with respect to s. The chain stops after every M transitions, R
+times. One of its stops, drawn beforehand, is proposed. So on average all stops have the
+distribution of the proposal.
+
+An approximation has two compiled functions:
+
+    log_density(density, u, gradient)  log s at u, and its gradient; -inf where there is none
+    jump(density, at, rng)             writes another proposal into `at.v`, and returns the log of
+                                       the proposal's ratio; NaN if a trajectory is to be made
+
+`density` is a tuple of what these need. `chain` has the fields mean, factor, leap, most_leaps and
+n_inner, which is M.
+
+Symbols: z the posterior's coordinates, u = L⁻¹(z − μ) those in which s is about standard normal, ε
+the leap.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from pymc_kameleon.approximation.linalg import cholesky
+from pymc_kameleon.core.arrays import floats
+from pymc_kameleon.core.jit import cached_jit, jit
+from pymc_kameleon.core.linalg import (
+    copy,
+    multiply_lower,
+    solve_lower,
+    solve_lower_transposed,
+    squared_norm,
+)
+from pymc_kameleon.core.metropolis import log_uniform
+from pymc_kameleon.core.moments import shrunk_covariance
+
+LEAP_RANGE = 0.3
+"""Share of ε by which it varies, so that no trajectory comes back to where it began."""
+
+LARGEST_CHANGE = 50.0
+"""Range of log s − ½|p|² at which a trajectory is rejected; so is its reverse."""
+
+STOPS, FIRST_STOPS, MOST_STOPS = 512, 12, 128
+"""Stops R of the chain, times d, and bounds: one is proposed, and by all of them averages are
+corrected. In few dimensions they cost little, and so would be the only error. While tuning nothing
+is corrected, and one of the first `FIRST_STOPS` is proposed."""
+
+
+def n_stops(d):
+    """Return R for d coordinates."""
+    return max(min(STOPS // d, MOST_STOPS), FIRST_STOPS)
+
+
+class Trajectory(NamedTuple):
+    """Where a chain on s is, and where it tries to go."""
+
+    u: floats("d")
+    slope: floats("d")  # gradient of log s at u
+    v: floats("d")
+    slope_v: floats("d")
+    momentum: floats("d")
+
+
+# ---- coordinates --------------------------------------------------------------------------------
+
+
+@jit
+def u_of(shape, x, u):
+    """Write the coordinates in which a density of this mean and factor is about standard normal."""
+    for i in range(x.size):
+        u[i] = x[i] - shape.mean[i]
+    solve_lower(shape.factor, u, u)
+
+
+@jit
+def x_of(shape, u, x):
+    """Write the position of coordinates u."""
+    multiply_lower(shape.factor, u, x)
+    for i in range(u.size):
+        x[i] += shape.mean[i]
+
+
+# ---- transitions --------------------------------------------------------------------------------
+
+
+@jit(inlined=False)
+def chain_step(log_density, jump, density, chain, at, log_s, rng):
+    """Move at.u by one transition on s; return log s there, and α, which is NaN for a jump."""
+    log_ratio = jump(density, at, rng)
+    if not np.isnan(log_ratio):
+        log_s_v = log_density(density, at.v, at.slope_v)
+        return accept_v(at, log_s, log_s_v, log_ratio + log_s_v - log_s, rng), np.nan
+    d = at.u.size
+    copy(at.u, at.v)
+    copy(at.slope, at.slope_v)
+    for i in range(d):
+        at.momentum[i] = rng.standard_normal()
+    energy = log_s - 0.5 * squared_norm(at.momentum)
+    leap = chain.leap[0] * (1.0 + LEAP_RANGE * (2.0 * rng.random() - 1.0))
+    n_leaps = 1 + int(rng.random() * chain.most_leaps[0])
+    log_s_v, log_ratio, least, largest = log_s, 0.0, 0.0, 0.0
+    for _ in range(n_leaps):
+        for i in range(d):
+            at.momentum[i] += 0.5 * leap * at.slope_v[i]
+            at.v[i] += leap * at.momentum[i]
+        log_s_v = log_density(density, at.v, at.slope_v)
+        if log_s_v == -np.inf:
+            return log_s, 0.0
+        for i in range(d):
+            at.momentum[i] += 0.5 * leap * at.slope_v[i]
+        log_ratio = log_s_v - 0.5 * squared_norm(at.momentum) - energy
+        least, largest = min(least, log_ratio), max(largest, log_ratio)
+        if np.isnan(log_ratio) or largest - least > LARGEST_CHANGE:
+            return log_s, 0.0
+    return accept_v(at, log_s, log_s_v, log_ratio, rng), np.exp(min(0.0, log_ratio))
+
+
+@jit
+def accept_v(at, log_s, log_s_v, log_ratio, rng):
+    """Move to at.v with the probability min(1, ratio); return log s where the chain is."""
+    if log_uniform(rng) < log_ratio:
+        copy(at.v, at.u)
+        copy(at.slope_v, at.slope)
+        return log_s_v
+    return log_s
+
+
+@jit(inlined=False)
+def run_chain(log_density, jump, density, chain, at, stops, n_kept, end, rng):
+    """Run the chain from at.u, and keep the first `n_kept` stops, z (R, d).
+
+    Write u of the stop that is proposed to `end`; return log s at the start, and there.
+    """
+    copy(at.u, end)
+    start = log_s = log_s_end = log_density(density, at.u, at.slope)
+    proposed = int(rng.random() * max(n_kept, FIRST_STOPS))
+    for r in range(max(proposed + 1, n_kept)):
+        if start > -np.inf:
+            for _ in range(chain.n_inner[0]):
+                log_s, _ = chain_step(log_density, jump, density, chain, at, log_s, rng)
+        if r < n_kept:
+            x_of(chain, at.u, stops[r])
+        if r == proposed:
+            copy(at.u, end)
+            log_s_end = log_s
+    return start, log_s_end
+
+
+# ---- from Python --------------------------------------------------------------------------------
+
+
+class Approximation:
+    """Log s and chains on it, as functions of points z (n, d), in arrays of their own.
+
+    `values` and `chains` are compiled functions, as `compiled_values` and `compiled_chains` return.
+    """
+
+    def __init__(self, density, chain, at, values, chains):
+        self.chain, self.n_evaluated = chain, 0
+        self._density, self._at, self._values, self._chains = density, at, values, chains
+
+    def u_of(self, z):
+        """Return u of points z (n, d)."""
+        return solve_triangular(self.chain.factor, (z - self.chain.mean).T, lower=True).T
+
+    def z_of(self, u):
+        """Return z of points u (n, d)."""
+        return self.chain.mean + u @ self.chain.factor.T
+
+    def values(self, z):
+        """Return log s (n,) and its gradients in z (n, d), which are 0 where it is -inf."""
+        z = np.ascontiguousarray(z, np.float64)
+        log_s, slopes = np.empty(len(z)), np.empty(z.shape)
+        self._values(self._density, self.chain, self._at, z, log_s, slopes)
+        self.n_evaluated += len(z)
+        return log_s, slopes
+
+    def chains(self, z, n, rng):
+        """Run n transitions from each point z (k, d).
+
+        Return places (n, k, d) in z, and log s and α (n, k), which is NaN of a jump.
+        """
+        u = np.ascontiguousarray(self.u_of(z))
+        places = np.empty((n, *u.shape))
+        log_s, accept_prob = np.empty((2, n, len(u)))
+        arguments = u, places, log_s, accept_prob, rng
+        self.n_evaluated += self._chains(self._density, self.chain, self._at, *arguments)
+        return self.z_of(places), log_s, accept_prob
+
+    def nearest_image(self, z):
+        """Return points z (n, d); where modes mirror one another, those nearest to μ."""
+        return z
+
+
+def compiled_values(log_density):
+    """Return a function, to be compiled, that computes log s and its gradient at points z."""
+
+    def values(density, chain, at, z, log_s, slopes):
+        for i in range(z.shape[0]):
+            u_of(chain, z[i], at.u)
+            log_s[i] = log_density(density, at.u, slopes[i])
+            if log_s[i] == -np.inf:
+                for k in range(at.u.size):
+                    slopes[i, k] = 0.0
+            solve_lower_transposed(chain.factor, slopes[i], slopes[i])
+
+    return cached_jit(values, (log_density,))
+
+
+def compiled_chains(log_density, jump):
+    """Return a function, to be compiled, that runs chains; it returns the evaluations of s."""
+
+    def chains(density, chain, at, u, places, log_s, accept_prob, rng):
+        for k in range(u.shape[0]):
+            copy(u[k], at.u)
+            now = log_density(density, at.u, at.slope)
+            for i in range(places.shape[0]):
+                accept_prob[i, k] = 0.0
+                if now > -np.inf:
+                    now, accept_prob[i, k] = chain_step(
+                        log_density, jump, density, chain, at, now, rng
+                    )
+                copy(at.u, places[i, k])
+                log_s[i, k] = now
+        return places.shape[0] * u.shape[0] * (1 + chain.most_leaps[0]) // 2
+
+    return cached_jit(chains, (log_density,))
+
+
+def example_points():
+    """Return arguments of the types that `values` takes after the first three, and `chains`."""
+    parts, numbers = np.zeros((1, 1)), (np.zeros((1, 1)), np.zeros((1, 1)))
+    values = parts, np.zeros(1), np.zeros((1, 1))
+    return values, (parts, np.zeros((1, 1, 1)), *numbers, np.random.default_rng(0))
+
+
+# ---- learning -----------------------------------------------------------------------------------
+
+N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS, LAST_LENGTHS = 8, (20, 40, 60), (50,), (50, 150)
+"""Chains on s that learn its shape, and their transitions between two updates of it: when there is
+no shape yet, at later fits, and at the last one."""
+
+MEMORY_OF_SHAPE = 100
+"""Transitions that the shape counts as, which earlier fits have learned."""
+
+TARGET_ACCEPT = 0.8
+"""Acceptance probability of a transition, which the leap is tuned to."""
+
+LONGEST, MOST_LEAPS = np.pi, 30
+"""Length of a trajectory, at most, and leaps at most. On a standard normal, trajectories of lengths
+from 0 to π forget on average where they began."""
+
+FORGOTTEN, FORGOTTEN_STOPS, MOST_INNER = 0.85, 4, 6
+"""Squared distances of stops from where the chain began should be this share of those of
+independent points, on average over these many first stops; M at most."""
+
+
+def learn_chain(s, starts, lengths, memory, rng):
+    """Learn mean and factor of s, the leap, and M, by chains from points z (k, d).
+
+    What is known of the shape counts as much as `memory` transitions. Return the chains' places
+    since the last update, (n, d), without the first third of them.
+    """
+    chain, d = s.chain, starts.shape[1]
+    log_s, _ = s.values(starts)
+    starts = starts[log_s > -np.inf] if (log_s > -np.inf).any() else starts
+    z = starts[np.arange(N_CHAINS) % len(starts)]
+    for n in lengths:
+        places = []
+        for _ in range(0, n, 10):
+            part, _, accept_prob = s.chains(z, 10, rng)
+            z = part[-1]
+            places.append(part)
+            of_leaps = accept_prob[~np.isnan(accept_prob)]
+            tune_leap(chain, np.mean(of_leaps) if of_leaps.size else TARGET_ACCEPT)
+        places = np.concatenate(places)
+        sample = places[len(places) // 3 :].reshape(-1, d)
+        change_shape(chain, s.nearest_image(sample), n / (n + memory))
+    every = places.reshape(-1, d)
+    images = s.nearest_image(every)
+    parts = [every] if images is every else [every, images]
+    u = np.concatenate([s.u_of(z).reshape(places.shape) for z in parts], axis=2)
+    chain.n_inner[0] = enough_transitions(u)
+    return sample
+
+
+def tune_leap(chain, accept_prob):
+    """Tune ε, and the number of leaps so that trajectories are long enough."""
+    chain.leap[0] *= np.exp(np.clip(accept_prob - TARGET_ACCEPT, -0.5, 0.2))
+    chain.leap[0] = np.clip(chain.leap[0], 1e-3, 1.5)
+    chain.most_leaps[0] = min(int(np.ceil(LONGEST / chain.leap[0])), MOST_LEAPS)
+
+
+def change_shape(chain, sample, weight):
+    """Blend points of s into its mean and factor, if chains have moved."""
+    if not np.ptp(sample, axis=0).all():
+        return
+    step = weight * (sample.mean(axis=0) - chain.mean)
+    before = chain.factor @ chain.factor.T + np.outer(step, step) / weight
+    covariance = (1 - weight) * before + weight * np.atleast_2d(shrunk_covariance(sample))
+    chain.mean[:] += step
+    chain.factor[:] = cholesky(covariance)
+
+
+def enough_transitions(u):
+    """Return M, so that chains u (n, k, d) forget where they began."""
+    spread = 2 * u.reshape(-1, u.shape[2]).var(axis=0)
+    lags = range(1, min(FORGOTTEN_STOPS * MOST_INNER, len(u)))
+    jumps = [np.mean((u[lag:] - u[:-lag]) ** 2, axis=(0, 1)) / spread for lag in lags]
+    for m in range(1, MOST_INNER):
+        if np.min(np.mean(jumps[m - 1 : FORGOTTEN_STOPS * m : m], axis=0)) > FORGOTTEN:
+            return m
+    return MOST_INNER

@@ -1,0 +1,66 @@
+"""The chain on an approximation s, in plain numpy, with the random numbers of the compiled one."""
+
+import numpy as np
+
+from pymc_kameleon.approximation.chain import FIRST_STOPS, LEAP_RANGE
+
+
+class SlowChain:
+    """A chain on s in its own coordinates u = L⁻¹(z − μ).
+
+    `log_s` maps u (d,) to log s and its gradient; `jump` maps u and a generator to another proposal
+    and the log of its ratio, or to None where a trajectory is to be made.
+    """
+
+    def __init__(self, chain, log_s, jump=lambda u, rng: None):
+        self.log_s, self.jump = log_s, jump
+        self.mean, self.factor = chain.mean, np.tril(chain.factor)
+        self.leap, self.most_leaps = chain.leap[0], chain.most_leaps[0]
+        self.n_inner = chain.n_inner[0]
+
+    def transition(self, u, rng):
+        """Return where a transition leads, and its α: NaN of a jump."""
+        if (jumped := self.jump(u, rng)) is not None:
+            v, log_ratio = jumped
+            change = log_ratio + self.log_s(v)[0] - self.log_s(u)[0]
+            return (v if -rng.standard_exponential() < change else u), np.nan
+        p = np.array([rng.standard_normal() for _ in u])
+        (now, slope), v = self.log_s(u), u
+        energy = now - p @ p / 2
+        leap = self.leap * (1 + LEAP_RANGE * (2 * rng.random() - 1))
+        for _ in range(1 + int(rng.random() * self.most_leaps)):
+            p = p + leap / 2 * slope
+            v = v + leap * p
+            log_s, slope = self.log_s(v)
+            if log_s == -np.inf:
+                return u, 0.0
+            p = p + leap / 2 * slope
+            if not log_s - p @ p / 2 - energy > -50:
+                return u, 0.0
+        change = log_s - p @ p / 2 - energy
+        return (v if -rng.standard_exponential() < change else u), np.exp(min(0.0, change))
+
+    def run(self, u, rng):
+        """Return where M transitions lead."""
+        if self.log_s(u)[0] > -np.inf:
+            for _ in range(self.n_inner):
+                u, _ = self.transition(u, rng)
+        return u
+
+    def proposal(self, u, n_stops, rng):
+        """Return the stop that is proposed, and z of those that are kept."""
+        proposed, stops = int(rng.random() * max(n_stops, FIRST_STOPS)), []
+        for _ in range(max(proposed + 1, n_stops)):
+            stops.append(self.run(stops[-1] if stops else u, rng))
+        return stops[proposed], [self.mean + self.factor @ stop for stop in stops[:n_stops]]
+
+    def move(self, x, n_stops, log_pi, rng):
+        """Return the new x, α (None if nothing moved), and stops."""
+        u = np.linalg.solve(self.factor, x - self.mean)
+        v, stops = self.proposal(u, n_stops, rng)
+        if v is u:
+            return x, None, stops
+        y = self.mean + self.factor @ v
+        change = log_pi(y) - log_pi(x) + (self.log_s(u)[0] - self.log_s(v)[0])
+        accepted = -rng.standard_exponential() < change
+        return (y if accepted else x), np.exp(min(0.0, change)), stops

@@ -503,17 +503,6 @@ def learn_shape(density, choices, known, starts, lengths, rng):
     return sample
 
 
-def explore(density, choices, z, root, rng):
-    """Return draws of s, about, by chains from its maximum z; `root` is of the curvature there."""
-    emulated, d = density.emulated, z.size
-    emulated.mean[:] = z
-    emulated.factor[:] = cholesky(np.linalg.inv(root @ root.T))
-    log_s, _ = density.values(z[None])
-    known = Evaluations(z[None], log_s, log_s, np.zeros((1, 0)), np.zeros((1, 0)))
-    places = z + rng.standard_normal((N_CHAINS, d)) @ emulated.factor.T
-    return learn_shape(density, choices, known, places, NEXT_LENGTHS, rng)
-
-
 def starting_points(known, states, top, rng):
     """Return where chains on s begin: their states, and good evaluations below the `top`."""
     highest = known.logp[(known.z == top).all(axis=1)].max(initial=-np.inf)

@@ -2,5 +2,6 @@
 
 ``linalg``   factors, whitened coordinates, distances
 ``drops``    how far below the best point something still counts
+``records``  which evaluations are kept
 ``batches``  a search in batches, which can be interrupted
 """

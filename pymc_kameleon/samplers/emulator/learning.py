@@ -26,9 +26,6 @@ LEAST_SCORE, LARGEST_LOGP_ERROR, MEMORY, SAME_SCORE, FAR_WORSE = 1e-3, 20.0, 0.5
 weight of earlier ones; the ratio up to which scores are the same; and from which one is given up.
 """
 
-EARLIER_CALLS = 100, 60
-"""Calls of earlier runs that a box is fitted to, and times its inputs, at most."""
-
 CURVATURE_STEP, N_PROBES = 1e-4, 8
 """Finite differences of the log-density in outputs, relative to these, and how many."""
 
@@ -429,17 +426,7 @@ def earlier_calls(reused, structure, b, log_density, known):
         outputs = np.tile(known.y[best], (len(rows), 1))
         outputs[:, place : place + q] = y
         logp = np.fmax(logp, log_density.logp_given(points, outputs))
-    chosen = most_useful(logp, EARLIER_CALLS[0] + EARLIER_CALLS[1] * p)
-    return x[chosen], y[chosen], logp[chosen]
-
-
-def most_useful(logp, n):
-    """Return places of at most n calls: half of them the best ones, and some of all others."""
-    order = np.argsort(-np.nan_to_num(logp, nan=-np.inf), kind="stable")
-    if len(order) > n:
-        others = np.linspace(n // 2, len(order) - 1, n - n // 2).astype(int)
-        order = np.concatenate([order[: n // 2], order[others]])
-    return np.sort(order)
+    return x, y, logp
 
 
 def score(box, choices, log_density, is_new):

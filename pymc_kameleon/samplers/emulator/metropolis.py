@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.approximation.batches import turned
+from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
+from pymc_kameleon.approximation.records import MOST_REMEMBERED
 from pymc_kameleon.core.arrays import allocate, copy_arrays, extend, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
@@ -41,8 +43,6 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
 from pymc_kameleon.samplers.emulator.mirrors import MANY, MOST_MODES
 from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, MOST_ERROR, SearchByEmulator
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
-from pymc_kameleon.samplers.surrogate.active.search import LOW
-from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.samplers.surrogate.proposal import u_of, x_of
@@ -564,6 +564,6 @@ class EmulatorMetropolis(SurrogateMetropolis):
             self.rng.shuffle(others)
         for z in draws[1 + others[: self._near_tries()]]:
             value = logp(z)
-            if value > top - LOW[0] - LOW[1] * self._d:
+            if value > top - drop(self._d, NEGLIGIBLE):
                 return z
         return draws[0]

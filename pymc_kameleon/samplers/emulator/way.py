@@ -340,7 +340,7 @@ class Way:
 
     def _proposals(self, walker):
         """Return points (k, d) to evaluate next: the maximum of log s in the region, and draws."""
-        z, root = _maximum(self.density, walker.z, walker.radius * self.spread)
+        z, root = maximum(self.density, walker.z, walker.radius * self.spread)
         draws = self.rng.standard_normal((z.size, self.n_each - 1))
         return np.vstack([z, z + solve_triangular(root, draws, trans="T", lower=True).T])
 
@@ -388,7 +388,7 @@ def _climbed(density, centre, scales):
     return centre + scales * w, w
 
 
-def _maximum(density, centre, scales):
+def maximum(density, centre, scales):
     """Return the maximum of log s within a trust region, and a factor of the curvature there."""
     z, _ = _climbed(density, centre, scales)
     values, vectors = _curvature(density, z, scales)

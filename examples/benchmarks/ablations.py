@@ -13,11 +13,10 @@ digits), and the runs that are wrong without it. A rule stays if the ratio is ab
 standard errors in some family, or if without it one run in fifty more is wrong.
 """
 
-import importlib
 import sys
 from contextlib import ExitStack
 from functools import cache, partial
-from pathlib import Path
+from pkgutil import resolve_name
 from typing import NamedTuple
 from unittest import mock
 
@@ -29,8 +28,8 @@ from problems import CASES, Case, Problem, kept, known_quantiles
 from simulators import MODELS, reference
 
 import pymc_kameleon as pk
+from pymc_kameleon.samplers.emulator import way
 
-FILE = Path(__file__).with_suffix(".json")
 BUDGETS = 150, 300, 1000
 WRONG, STANDARD_ERRORS = 0.2, 4.0
 
@@ -138,17 +137,71 @@ class Rule(NamedTuple):
     """A rule: what it is for, and how it is switched off: values of names, by modules."""
 
     what: str
-    without: dict  # "module.NAME" -> value
+    without: dict  # "module.NAME" or "module.Class.name" -> value
 
 
 RULES = {"": Rule("all rules", {})}
+
+# Rules of the emulator of simulators.
+
+WAY, FIT, LEARNING = (f"samplers.emulator.{name}" for name in ("way", "fit", "learning"))
+
+
+def nothing(*args):
+    """Do nothing."""
+
+
+def only_maximum(search, walker):
+    """Return the maximum (1, d) of log s in the region of a Walker."""
+    z, _ = way.maximum(search.density, walker.z, walker.radius * search.spread)
+    return z[None]
+
+
+def no_evaluation(search):
+    """Evaluate nothing, and find that all is well."""
+    return True
+    yield
+
+
+RULES |= {
+    "draws near maxima": Rule(
+        "a round teaches s around its maximum, too",
+        {f"{WAY}.Way._proposals": only_maximum},
+    ),
+    "steps by mass": Rule(
+        "the search stays out of the necks of funnels",
+        {f"{WAY}.Way._volumes": lambda search, points: np.zeros(len(points))},
+    ),
+    "bad fits": Rule("a local mode is left", {f"{WAY}.BADLY_FITTED": (np.inf, np.inf)}),
+    "progress": Rule("a slow climb is left", {f"{WAY}.LEAST_PROGRESS": -np.inf}),
+    "far points": Rule(
+        "so is a mode among others", {f"{WAY}.Way._predicts_far_away": no_evaluation}
+    ),
+    "images": Rule("mirrored modes are found", {f"{WAY}.Way._look_at_images": no_evaluation}),
+    "directions": Rule(
+        "few directions among many inputs matter",
+        {f"{FIT}._Problem.take_directions": nothing},
+    ),
+    "logarithms": Rule(
+        "inputs and outputs may vary by orders of magnitude",
+        {f"{FIT}.variants_of": lambda x, y: [(False, False)]},
+    ),
+    "tails": Rule(
+        "s is not too low in tails, where a chain would be stuck",
+        {f"{LEARNING}.look_into_tails": nothing},
+    ),
+}
 
 
 def patches(rule):
     """Yield patches of a rule's names, wherever they have been imported."""
     for path, value in rule.without.items():
-        module, name = path.rsplit(".", 1)
-        own = getattr(importlib.import_module(f"pymc_kameleon.{module}"), name)
+        owner, name = path.rsplit(".", 1)
+        owner = resolve_name(f"pymc_kameleon.{owner}")
+        own = getattr(owner, name)
+        if isinstance(owner, type):
+            yield mock.patch.object(owner, name, value)
+            continue
         for other in list(sys.modules.values()):
             if other.__name__.startswith("pymc_kameleon") and getattr(other, name, None) is own:
                 yield mock.patch.object(other, name, value)
@@ -192,4 +245,4 @@ def compared(pairs):
 
 
 if __name__ == "__main__":
-    main(FILE, plan, tables, seeds=4, add_options=add_options)
+    main(None, plan, tables, seeds=4, add_options=add_options)

@@ -2,6 +2,7 @@
 
 ``linalg``   factors, whitened coordinates, distances
 ``drops``    how far below the best point something still counts
+``records``  which evaluations are kept
 ``batches``  a search in batches, which can be interrupted
 ``chain``    a chain on an approximation, by its gradient, and what it learns
 """

@@ -14,18 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.approximation.records import EVALUATION, OF_BEFORE, some_of_each, thinned
 from pymc_kameleon.samplers.emulator.fit import Hyper
 from pymc_kameleon.samplers.emulator.learning import (
     VARIANTS,
     Evaluations,
     curvatures,
     evaluations_of,
-)
-from pymc_kameleon.samplers.surrogate.evaluations import (
-    EVALUATION,
-    OF_BEFORE,
-    some_of_each,
-    thinned,
 )
 from pymc_kameleon.step.learned import COORDINATE
 from pymc_kameleon.step.messages import counted

@@ -43,9 +43,6 @@ CONSTANT = 100.0
 POWER = 0.7
 """γ: with less than 1, directions that move the outputs little are not forgotten."""
 
-LEAST_JUDGED = 10
-"""Points, the best ones, by which it is at least judged how far off a fit may be."""
-
 N_DIRECTIONS = 25
 """Points at most over which M is averaged."""
 
@@ -61,9 +58,6 @@ FARTHEST = 1e6
 LEAST_UNITS = 0.1
 """Of an output's units of noise, relative to their mean over outputs, in the search for directions:
 it may matter elsewhere."""
-
-WORTHWHILE = 0.8
-"""Share of the products of outputs with weights up to which a basis is used."""
 
 LEAST_ERROR, LARGEST_ERROR = 1e-3, 10.0
 """Errors of a point, in units of noise, below and above which no difference matters."""
@@ -156,7 +150,7 @@ class Fit(NamedTuple):
             return whole
         _, sizes, vectors = svd(rows, full_matrices=False)
         r = max(np.count_nonzero(np.cumsum(sizes[::-1] ** 2) > LEAST_ERROR**2), 1)
-        if r > n / 2 or r * (n + q) > WORTHWHILE * n * q:
+        if r > n / 2 or r * (n + q) > n * q:
             return whole
         basis, towards = vectors[:r] / self.per_noise, (vectors[:r] * self.per_noise).T
         weights = self.weights @ towards
@@ -240,8 +234,7 @@ def uncertainty(fit, x, y, drop, d, m):
     variances = 1 / np.einsum("ij,ij->j", inverse, inverse)
     omega = 1 / (1 + (drop / d) ** 2)
     sd = np.sqrt(omega @ (fit.weights**2 * variances[:, None]) / omega.sum())
-    good = drop <= np.sort(drop)[min(len(drop), LEAST_JUDGED) - 1]
-    left_out = np.sqrt(np.mean((fit.weights * variances[:, None])[good] ** 2, axis=0))
+    left_out = np.sqrt(np.mean((fit.weights * variances[:, None])[drop == 0] ** 2, axis=0))
     return Uncertainty(inverse, linear, noise, sd, left_out)
 
 

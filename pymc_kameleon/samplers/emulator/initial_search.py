@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.approximation.batches import turned
+from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.density import Emulated
 from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, MOST_ERROR, SearchByEmulator
-from pymc_kameleon.samplers.surrogate.active.search import LOW
 from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 
@@ -147,6 +147,6 @@ class SearchWithEmulator(SearchByProcess):
             self.step.rng.shuffle(others)
         for z in draws[1 + others[: self.near_tries()]]:
             value = logp(z)
-            if value > top - LOW[0] - LOW[1] * self.d:
+            if value > top - drop(self.d, NEGLIGIBLE):
                 return z
         return draws[0]

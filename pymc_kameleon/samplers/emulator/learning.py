@@ -16,7 +16,7 @@ from pymc_kameleon.approximation.chain import (
     NEXT_LENGTHS,
     learn_chain,
 )
-from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
+from pymc_kameleon.approximation.linalg import linear_algebra, whitened
 from pymc_kameleon.core.arrays import copy_arrays, floats, integers
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
@@ -32,9 +32,6 @@ LEAST_SCORE, LARGEST_LOGP_ERROR, MEMORY, SAME_SCORE, FAR_WORSE = 1e-3, 20.0, 0.5
 """Errors in log-density below and above which no difference counts, for a variant's score; the
 weight of earlier ones; the ratio up to which scores are the same; and from which one is given up.
 """
-
-EARLIER_CALLS = 100, 60
-"""Calls of earlier runs that a box is fitted to, and times its inputs, at most."""
 
 CURVATURE_STEP, N_PROBES = 1e-4, 8
 """Finite differences of the log-density in outputs, relative to these, and how many."""
@@ -418,17 +415,7 @@ def earlier_calls(reused, structure, b, log_density, known):
         outputs = np.tile(known.y[best], (len(rows), 1))
         outputs[:, place : place + q] = y
         logp = np.fmax(logp, log_density.logp_given(points, outputs))
-    chosen = most_useful(logp, EARLIER_CALLS[0] + EARLIER_CALLS[1] * p)
-    return x[chosen], y[chosen], logp[chosen]
-
-
-def most_useful(logp, n):
-    """Return places of at most n calls: half of them the best ones, and some of all others."""
-    order = np.argsort(-np.nan_to_num(logp, nan=-np.inf), kind="stable")
-    if len(order) > n:
-        others = np.linspace(n // 2, len(order) - 1, n - n // 2).astype(int)
-        order = np.concatenate([order[: n // 2], order[others]])
-    return np.sort(order)
+    return x, y, logp
 
 
 def score(box, choices, log_density, is_new):
@@ -473,17 +460,6 @@ def learn_shape(density, choices, known, starts, lengths, rng):
     distances = np.linalg.norm(density.u_of(good), axis=1)
     emulated.radius[0] = choices.widening[0] * max(np.quantile(distances, 0.9), np.sqrt(d))
     return sample
-
-
-def explore(density, choices, z, root, rng):
-    """Return draws of s, about, by chains from its maximum z; `root` is of the curvature there."""
-    emulated, d = density.emulated, z.size
-    emulated.mean[:] = z
-    emulated.factor[:] = cholesky(np.linalg.inv(root @ root.T))
-    log_s, _ = density.values(z[None])
-    known = Evaluations(z[None], log_s, log_s, np.zeros((1, 0)), np.zeros((1, 0)))
-    places = z + rng.standard_normal((N_CHAINS, d)) @ emulated.factor.T
-    return learn_shape(density, choices, known, places, NEXT_LENGTHS, rng)
 
 
 def starting_points(known, states, top, rng):

@@ -18,6 +18,7 @@ from pymc_kameleon.approximation.chain import (
     u_of,
     x_of,
 )
+from pymc_kameleon.approximation.records import MOST_REMEMBERED
 from pymc_kameleon.core.arrays import allocate, extend, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
@@ -48,7 +49,6 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
 )
 from pymc_kameleon.samplers.emulator.mirrors import MANY, MOST_MODES
 from pymc_kameleon.samplers.surrogate import metropolis as surrogate
-from pymc_kameleon.samplers.surrogate.evaluations import MOST_REMEMBERED
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.samplers.surrogate.proposal import Parameters as SurrogateParameters
 from pymc_kameleon.samplers.symmetries import likely_symmetries

@@ -14,8 +14,8 @@ from itertools import combinations
 
 import numpy as np
 
+from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.samplers.emulator import learning
-from pymc_kameleon.samplers.surrogate.active.search import LOW
 from pymc_kameleon.samplers.symmetries import likely_symmetries
 
 MOST_IMAGES, MOST_SINGLE = 8, 6
@@ -60,7 +60,7 @@ class Images:
     def other_places(self):
         """Return two good places (k, d) with other outputs, which are kept for `agree`."""
         known = learning.evaluations_of([self._step])
-        good = np.flatnonzero(known.logp > known.logp.max() - LOW[0] - LOW[1] * known.z.shape[1])
+        good = np.flatnonzero(known.logp > known.logp.max() - drop(known.z.shape[1], NEGLIGIBLE))
         order = good[np.argsort(self._distances(known, self._outputs)[good])]
         rows = np.unique(order[[len(order) // 2, -1]])
         self._others = known.y[rows]

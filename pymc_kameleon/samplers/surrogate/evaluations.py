@@ -6,22 +6,11 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.approximation.records import EVALUATION, OF_BEFORE, evenly, thinned
 from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.step.learned import COORDINATE
 
 _log = logging.getLogger("pymc_kameleon")
-
-MOST_ROWS, MOST_BYTES = 20_000, 2**27
-"""What a result keeps of evaluations, at most; of more, some that are evenly spaced."""
-
-MOST_REMEMBERED = 3000
-"""Evaluations of tuning, and before it, that a chain remembers, at most."""
-
-OF_BEFORE = -1
-"""Stands for the chain where an evaluation was taken up."""
-
-EVALUATION = "evaluation"
-"""The dimension of rows."""
 
 MOST_REUSED = 2000
 """Evaluations that a chain takes up, at most; of more, the best one and some that are evenly
@@ -63,28 +52,6 @@ def each_once(rows, d):
     """Return rows whose first d numbers, a point, are finite, and of each point the first one."""
     rows = rows[np.isfinite(rows[:, :d]).all(axis=1)]
     return rows[np.sort(np.unique(rows[:, :d], axis=0, return_index=True)[1])]
-
-
-def some_of_each(first, most):
-    """Return at most so many rows, the `first` ones first; of more, half of each, evenly spaced."""
-    own, others = np.flatnonzero(first), np.flatnonzero(~first)
-    if len(first) > most:
-        own = evenly(own, max(most // 2, most - len(others)))
-        others = evenly(others, most - len(own))
-    return np.concatenate([own, others])
-
-
-def evenly(rows, n):
-    """Return at most n rows, evenly spaced."""
-    if len(rows) <= n:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, n).astype(int)]
-
-
-def thinned(n, size):
-    """Return which of n rows of so many bytes are kept."""
-    most = max(1, min(MOST_ROWS, MOST_BYTES // size))
-    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))
 
 
 # ---- what a run takes up ------------------------------------------------------------------------

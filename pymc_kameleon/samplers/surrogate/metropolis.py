@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.approximation.chain import u_of, x_of
+from pymc_kameleon.approximation.records import MOST_REMEMBERED
 from pymc_kameleon.core.arrays import allocate, bools, copy_arrays, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.history import History, record
@@ -25,7 +26,6 @@ from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chai
 from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.evaluations import (
-    MOST_REMEMBERED,
     Reused,
     dataset_of,
     reused_by,

@@ -12,11 +12,10 @@ from runs import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.emulator import SimulatorEmulator
+from pymc_kameleon.approximation import records
 from pymc_kameleon.model.black_boxes import code_of
 from pymc_kameleon.samplers.emulator import evaluations as reuse
 from pymc_kameleon.samplers.emulator.evaluations import calls_in
-from pymc_kameleon.samplers.emulator.learning import most_useful
-from pymc_kameleon.samplers.surrogate import evaluations
 
 mpl.use("Agg")
 TIMES = np.arange(1.0, 7.0)
@@ -112,7 +111,7 @@ def test_log_densities_are_those_of_the_model(run, step):
 
 @pytest.mark.slow
 def test_bounded(step, run, monkeypatch):
-    monkeypatch.setattr(evaluations, "MOST_ROWS", 17)
+    monkeypatch.setattr(records, "MOST_ROWS", 17)
     own = sample(step, tune=15, draws=20)["evaluations"]
     assert own.sizes["evaluation"] == 17
     assert own.attrs["n_evaluations"] == run[0]["evaluations"].attrs["n_evaluations"]
@@ -155,7 +154,7 @@ def test_reuse_takes_fewer_calls(run, elsewhere, caplog, tmp_path):
     assert accept > 0.9
     # What was taken up is kept, so that a third run has it too.
     own = dt["evaluations"].to_dataset()
-    before = own.isel(evaluation=own["of_chain"].values == evaluations.OF_BEFORE)
+    before = own.isel(evaluation=own["of_chain"].values == records.OF_BEFORE)
     old = run[0]["evaluations"]["decay_inputs"].values.reshape(-1, 2)
     x = before["decay_inputs"].values.reshape(-1, 2)
     x = x[np.isfinite(x[:, 0])]
@@ -251,10 +250,6 @@ def test_chosen_calls(run, monkeypatch):
     assert len(rows.x) in (30, 31)
     assert rows.logp[0] == np.nanmax(calls.logp)
     assert np.count_nonzero(rows.tuning) >= 14
-    logp = np.array([5.0, 1.0, 4.0, 3.0, 2.0, np.nan])
-    assert {0, 2} <= set(most_useful(logp, 4))
-    assert len(most_useful(logp, 4)) == 4
-    np.testing.assert_array_equal(most_useful(logp, 6), range(6))
 
 
 # ---- the emulator as a function -----------------------------------------------------------------

@@ -7,8 +7,9 @@ from models import box
 from runs import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
+from pymc_kameleon.approximation.records import OF_BEFORE, some_of_each
 from pymc_kameleon.samplers.surrogate import evaluations as reuse
-from pymc_kameleon.samplers.surrogate.evaluations import OF_BEFORE, _remembered, some_of_each
+from pymc_kameleon.samplers.surrogate.evaluations import _remembered
 
 CALLS = []
 

@@ -18,6 +18,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from pymc_kameleon.approximation.linalg import cholesky, lower_of
+from pymc_kameleon.approximation.records import evenly, some_of_each
 from pymc_kameleon.samplers.surrogate.active import draws, scouts, star
 from pymc_kameleon.samplers.surrogate.active.choice import most_telling, spread
 from pymc_kameleon.samplers.surrogate.active.draws import Density
@@ -34,7 +35,6 @@ from pymc_kameleon.samplers.surrogate.active.process import (
     is_bounded,
     noise_of,
 )
-from pymc_kameleon.samplers.surrogate.evaluations import evenly, some_of_each
 from pymc_kameleon.samplers.surrogate.learning import LOOK_DROPS, LOOK_RADII
 
 LEAST_BATCH, BATCH = 2, 1 / 40

@@ -1,0 +1,37 @@
+"""Records of evaluations: how many are kept, which of them, and what a Dataset calls them."""
+
+import numpy as np
+
+MOST_ROWS, MOST_BYTES = 20_000, 2**27
+"""What a result keeps of evaluations, at most; of more, some that are evenly spaced."""
+
+MOST_REMEMBERED = 3000
+"""Evaluations of tuning, and before it, that a chain remembers, at most."""
+
+OF_BEFORE = -1
+"""Stands for the chain where an evaluation was taken up."""
+
+EVALUATION = "evaluation"
+"""The dimension of rows."""
+
+
+def some_of_each(first, most):
+    """Return at most so many rows, the `first` ones first; of more, half of each, evenly spaced."""
+    own, others = np.flatnonzero(first), np.flatnonzero(~first)
+    if len(first) > most:
+        own = evenly(own, max(most // 2, most - len(others)))
+        others = evenly(others, most - len(own))
+    return np.concatenate([own, others])
+
+
+def evenly(rows, n):
+    """Return at most n rows, evenly spaced."""
+    if len(rows) <= n:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, n).astype(int)]
+
+
+def thinned(n, size):
+    """Return which of n rows of so many bytes are kept."""
+    most = max(1, min(MOST_ROWS, MOST_BYTES // size))
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))

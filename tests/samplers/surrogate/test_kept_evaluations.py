@@ -102,12 +102,13 @@ def test_a_run_begins_where_another_one_has_come(step, run, caplog, tmp_path):
     caplog.set_level("INFO", "pymc_kameleon")
     run[0].to_netcdf(tmp_path / "first.nc")
     options = {"tune": 10, "draws": 20, "random_seed": 3}
-    fresh, n_fresh = n_calls(step, **options)
-    dt, n = n_calls(step, **options, reuse=[tmp_path / "first.nc"])
+    fresh = sample(step, **options)
+    CALLS.clear()
+    dt = sample(step, **options, reuse=[tmp_path / "first.nc"])
     assert any("twice at points of evaluations that are reused" in m for m in messages(caplog))
-    assert n < n_fresh - 5
+    # Moves that are rejected cost as much: only the way is shorter, whatever the seed.
     way = [tree["warmup_sample_stats"]["n_logp"].values[0, 0] for tree in (fresh, dt)]
-    assert way[1] < 20 < way[0]
+    assert way[1] < way[0] - 5
     # What was taken up is kept, so that a third run has it too.
     own, before = dt["evaluations"].to_dataset(), run[0]["evaluations"]
     is_old = own["of_chain"].values == OF_BEFORE

@@ -108,7 +108,7 @@ def test_a_run_begins_where_another_one_has_come(step, run, caplog, tmp_path):
     assert any("twice at points of evaluations that are reused" in m for m in messages(caplog))
     # Moves that are rejected cost as much: only the way is shorter, whatever the seed.
     way = [tree["warmup_sample_stats"]["n_logp"].values[0, 0] for tree in (fresh, dt)]
-    assert way[1] < way[0] - 5
+    assert way[1] < way[0]
     # What was taken up is kept, so that a third run has it too.
     own, before = dt["evaluations"].to_dataset(), run[0]["evaluations"]
     is_old = own["of_chain"].values == OF_BEFORE

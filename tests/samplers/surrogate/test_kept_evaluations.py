@@ -101,14 +101,18 @@ def test_a_run_begins_where_another_one_has_come(step, run, caplog, tmp_path):
     """The process then knows the posterior: it takes a start, and few evaluations more."""
     caplog.set_level("INFO", "pymc_kameleon")
     run[0].to_netcdf(tmp_path / "first.nc")
-    options = {"tune": 10, "draws": 20, "random_seed": 3}
-    fresh = sample(step, **options)
-    CALLS.clear()
-    dt = sample(step, **options, reuse=[tmp_path / "first.nc"])
+    reused, ways = {"reuse": [tmp_path / "first.nc"]}, []
+    for seed in range(3, 7):
+        options = {"tune": 10, "draws": 20, "random_seed": seed}
+        fresh = sample(step, **options)
+        CALLS.clear()
+        dt = sample(step, **options, **reused)
+        ways.append([one["warmup_sample_stats"]["n_logp"].values[0, 0] for one in (fresh, dt)])
     assert any("twice at points of evaluations that are reused" in m for m in messages(caplog))
-    # Moves that are rejected cost as much: only the way is shorter, whatever the seed.
-    way = [tree["warmup_sample_stats"]["n_logp"].values[0, 0] for tree in (fresh, dt)]
-    assert way[1] < way[0]
+    # The search is always shorter; moves afterwards cost as much.
+    saved = -np.diff(ways, axis=1)
+    assert saved.min() > 0
+    assert saved.mean() > 5
     # What was taken up is kept, so that a third run has it too.
     own, before = dt["evaluations"].to_dataset(), run[0]["evaluations"]
     is_old = own["of_chain"].values == OF_BEFORE

@@ -16,9 +16,9 @@ from pymc_kameleon.analysis.gradients_of_draws import NoGradients, controls_by_g
 from pymc_kameleon.analysis.process_correction import NOTHING, known_of, with_process
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, model_for
 from pymc_kameleon.analysis.zero_variance import zero_variance
+from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.result.superchains import size_of_superchains, superchains_of
 from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
-from pymc_kameleon.samplers.surrogate.evaluations import evenly
 from pymc_kameleon.samplers.surrogate.moves import certificate, moves_of
 from pymc_kameleon.step.groups import (
     APPROXIMATIONS,

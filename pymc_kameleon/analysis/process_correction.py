@@ -11,11 +11,12 @@ import numpy as np
 
 from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, Corrected
 from pymc_kameleon.approximation.linalg import linear_algebra
+from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
 from pymc_kameleon.samplers.surrogate.active.search import suits
 from pymc_kameleon.samplers.surrogate.active.star import least_exact
 from pymc_kameleon.samplers.surrogate.active.way import Known
-from pymc_kameleon.samplers.surrogate.evaluations import each_once, evenly
+from pymc_kameleon.samplers.surrogate.evaluations import each_once
 from pymc_kameleon.samplers.surrogate.moves import generator_of
 from pymc_kameleon.step.learned import COORDINATE
 

@@ -18,13 +18,13 @@ from scipy.special import expit, logsumexp
 from pymc_kameleon.analysis.evidence.reference import reference_of
 from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp, WarpedT
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
+from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import worth_fitting
 from pymc_kameleon.samplers.surrogate.density import Surrogate
 from pymc_kameleon.samplers.surrogate.effort import EXPENSIVE
 from pymc_kameleon.samplers.surrogate.emulator import POINTS_AT_A_TIME
-from pymc_kameleon.samplers.surrogate.evaluations import evenly
 from pymc_kameleon.samplers.surrogate.moves import SETS, new_ends
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
 

@@ -5,8 +5,8 @@ from scipy.special import gammaincinv, gammaln, ndtri
 from scipy.stats import qmc
 
 from pymc_kameleon.approximation.linalg import whitened
+from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.samplers.kameleon.learn_modes import blended_factors, near_groups
-from pymc_kameleon.samplers.surrogate.evaluations import evenly
 from pymc_kameleon.samplers.surrogate.moves import LEAST_PROBABILITY, SETS
 
 POINTS_AT_A_TIME = 1000

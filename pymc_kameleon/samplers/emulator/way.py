@@ -373,8 +373,11 @@ def design(start, prior, rng):
     return np.concatenate([start[None], start + DESIGN_SHARE * steps])
 
 
-def _climbed(density, centre, scales):
-    """Return where log s − |(z − centre)/scales|²/2 is largest (d,), and the same by `scales`."""
+def maximum(density, centre, scales):
+    """Return where log s − |(z − centre)/scales|²/2 is largest (d,), and a factor of its curvature.
+
+    That is the maximum within a trust region about the centre.
+    """
 
     def loss(w):
         log_s, slope = density.values((centre + scales * w)[None])
@@ -385,12 +388,7 @@ def _climbed(density, centre, scales):
     w = minimize(
         loss, np.zeros(centre.size), jac=True, method="L-BFGS-B", options={"maxfun": MOST_STEPS}
     ).x
-    return centre + scales * w, w
-
-
-def maximum(density, centre, scales):
-    """Return the maximum of log s within a trust region, and a factor of the curvature there."""
-    z, _ = _climbed(density, centre, scales)
+    z = centre + scales * w
     values, vectors = _curvature(density, z, scales)
     curvature = (vectors * (1 + np.maximum(values, 0))) @ vectors.T / np.outer(scales, scales)
     return z, cholesky(curvature)

@@ -9,8 +9,9 @@ along with a draw of the normal there. ρ grows where log π rises as s has said
 does not. In the neck of a funnel π has no bound, and hardly any mass, so where s is right points
 are compared by their mass.
 
-The way may end in a local mode. So mirror images of the best place are evaluated (mirrors.py), and
-some points far away. Where the emulator does not predict these, or the best place does not fit the
+The way may end in a local mode. So log s is maximised from draws of the prior, and what may be
+another mode is evaluated, as are mirror images of the best place (mirrors.py), and some points far
+away. Where the emulator does not predict these, or the best place does not fit the
 data, the search climbs from other starts, with evaluations of their own alone, until enough climbs
 have come to the best place. A climb that gains little is left, and resumed if no other one comes
 higher.
@@ -59,6 +60,13 @@ MOST_ERROR = 10.0
 
 NEGLIGIBLE_MASS = drop(1, TYPICAL)
 """How far below the largest log mass a mode is neglected."""
+
+N_STARTS, MOST_MAXIMA, NEW_RADIUS, MOST_LOOKS = 24, 4, 0.3, 4
+"""Draws of the prior from which other maxima of s are looked for; how many of these are evaluated
+at a time; ρ of a walker that begins there; and how often there is such a look."""
+
+SAME_PLACE = 0.02
+"""Distance in sd within which points are the same."""
 
 ON_LINE = 21
 """Points of a line between two maxima, on which a dip of log s is looked for."""
@@ -129,7 +137,7 @@ class Way:
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
         self.unpredicted, self.misfit, self.informed = unpredicted, misfit, informed
         self.images, self.n_each = images, n_each
-        self.spread, self.n_seen, self.highest = spread_of(prior), 0, -np.inf
+        self.spread, self.seen, self.highest = spread_of(prior), [], -np.inf
         self.best, self.climbing, self.maxima = None, None, []
         self.n_begun, self.n_starts, self.n_climbs = 0, 1, 0
         self.may_miss, self.has_looked = False, False
@@ -149,9 +157,11 @@ class Way:
         yield from self._climb_again(MOST_STARTS, self._is_badly_fitted)
         if not self.best.arrived:
             yield from self._climb(self.best, to_the_end=True)
+        yield from self._look_at_maxima()
         yield from self._look_at_images()
         self.has_looked = True
         predicts = self.informed or (yield from self._predicts_far_away())
+        yield from self._look_at_maxima()  # far points have taught more of s
         self.may_miss = not predicts or self._is_badly_fitted()
         if not predicts:
             self.best.n_came = max(self.best.n_came, 1)
@@ -160,7 +170,7 @@ class Way:
     def _climb_again(self, most, is_needed):
         """Climb from draws of the prior, until enough climbs came to the best place."""
         while self.n_starts < most and self.best.n_came < ENOUGH_CAME and is_needed():
-            since = self.n_seen
+            since = len(self.seen)
             walker = yield from self._best_of(design(self._prior_draw(), self.prior, self.rng))
             walker.since, self.n_starts = since, self.n_starts + 1
             if walker.logp > -np.inf:
@@ -181,6 +191,36 @@ class Way:
             if not self.unpredicted(N_FAR) > UNPREDICTED:
                 return True
         return False
+
+    def _look_at_maxima(self):
+        """Evaluate other maxima of s, and climb from what may be another mode."""
+        for look in range(MOST_LOOKS):
+            self._learn()
+            points = self._other_maxima(np.inf if look == 0 else self.negligible)
+            if len(points) == 0:
+                return
+            other = yield from self._best_of(points)
+            if other.logp > self.best.logp - self.negligible:
+                other.radius = NEW_RADIUS
+                yield from self._climb(other)
+                self._add(other)
+                self.n_climbs += 1
+
+    def _other_maxima(self, behind):
+        """Return new maxima of log s (k, d), from draws of the prior, at most `behind` the best."""
+        starts = self.prior[self.rng.choice(len(self.prior), N_STARTS)]
+        found = np.array([maximum(self.density, z, self.spread)[0] for z in starts])
+        log_s, _ = self.density.values(found)
+        own, _ = self.density.values(self.best.z[None])
+        chosen = []
+        for k in np.argsort(-log_s, kind="stable"):
+            away = (np.array([*self.seen, *chosen]) - found[k]) / self.spread
+            is_new = np.linalg.norm(away, axis=1).min() > SAME_PLACE
+            if not (is_new and log_s[k] > own[0] - behind):
+                continue
+            if all(self._dip(found[k], z) > self.near for z in (self.best.z, *chosen)):
+                chosen.append(found[k])
+        return np.array(chosen[:MOST_MAXIMA])
 
     def _look_at_images(self):
         """Evaluate mirror images of the best place; climb from good ones where outputs differ."""
@@ -266,7 +306,7 @@ class Way:
 
     def _evaluated(self, points):
         logp = yield points
-        self.n_seen += len(points)
+        self.seen = [*self.seen, *points]
         logp = np.where(np.isfinite(logp), logp, -np.inf)
         self.highest = max(self.highest, logp.max())
         return logp
@@ -276,7 +316,7 @@ class Way:
         return Walker(points[np.argmax(logp)], logp.max())
 
     def _learn(self, since=0):
-        self.learn(self.n_seen - since)
+        self.learn(len(self.seen) - since)
 
     def _climb(self, walker, to_the_end=False):
         self.climbing = walker

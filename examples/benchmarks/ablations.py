@@ -28,7 +28,6 @@ from problems import CASES, Case, Problem, kept, known_quantiles
 from simulators import MODELS, reference
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.emulator import way
 
 BUDGETS = 150, 300, 1000
 WRONG, STANDARD_ERRORS = 0.2, 4.0
@@ -149,24 +148,16 @@ def nothing(*args):
     """Do nothing."""
 
 
-def only_maximum(search, walker):
-    """Return the maximum (1, d) of log s in the region of a Walker."""
-    z, _ = way.maximum(search.density, walker.z, walker.radius * search.spread)
-    return z[None]
-
-
 def no_evaluation(search):
-    """Evaluate nothing, and find that all is well."""
-    return True
+    """Evaluate nothing, and find nothing."""
+    return
     yield
 
 
 RULES = {
     "": Rule("all rules", {}),
-    "draws near maxima": Rule(
-        "a round teaches s around its maximum, too",
-        {f"{WAY}.Way._proposals": only_maximum},
-    ),
+    "four radii": Rule("steps are of the right length at once", {f"{WAY}.RADII": (1.0,)}),
+    "other maxima": Rule("other modes are found", {f"{WAY}.Way._look_at_maxima": no_evaluation}),
     "steps by mass": Rule(
         "the search stays out of the necks of funnels",
         {f"{WAY}.Way._volumes": lambda search, points: np.zeros(len(points))},
@@ -174,7 +165,7 @@ RULES = {
     "bad fits": Rule("a local mode is left", {f"{WAY}.BADLY_FITTED": (np.inf, np.inf)}),
     "progress": Rule("a slow climb is left", {f"{WAY}.LEAST_PROGRESS": -np.inf}),
     "far points": Rule(
-        "so is a mode among others", {f"{WAY}.Way._predicts_far_away": no_evaluation}
+        "so is a mode among others", {f"{WAY}.Way._start_of_another_climb": no_evaluation}
     ),
     "images": Rule("mirrored modes are found", {f"{WAY}.Way._look_at_images": no_evaluation}),
     "directions": Rule(

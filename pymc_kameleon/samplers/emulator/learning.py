@@ -16,7 +16,7 @@ from pymc_kameleon.approximation.chain import (
     NEXT_LENGTHS,
     learn_chain,
 )
-from pymc_kameleon.approximation.linalg import linear_algebra, whitened
+from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
 from pymc_kameleon.core.arrays import copy_arrays, floats, integers
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
@@ -460,6 +460,17 @@ def learn_shape(density, choices, known, starts, lengths, rng):
     distances = np.linalg.norm(density.u_of(good), axis=1)
     emulated.radius[0] = choices.widening[0] * max(np.quantile(distances, 0.9), np.sqrt(d))
     return sample
+
+
+def explore(density, choices, z, root, rng):
+    """Return draws of s, about, by chains from its maximum z; `root` is of the curvature there."""
+    emulated, d = density.emulated, z.size
+    emulated.mean[:] = z
+    emulated.factor[:] = cholesky(np.linalg.inv(root @ root.T))
+    log_s, _ = density.values(z[None])
+    known = Evaluations(z[None], log_s, log_s, np.zeros((1, 0)), np.zeros((1, 0)))
+    places = z + rng.standard_normal((N_CHAINS, d)) @ emulated.factor.T
+    return learn_shape(density, choices, known, places, NEXT_LENGTHS, rng)
 
 
 def starting_points(known, states, top, rng):

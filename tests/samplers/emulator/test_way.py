@@ -19,11 +19,11 @@ from pymc_kameleon.samplers.emulator.learning import Choices, Evaluations
 from pymc_kameleon.samplers.emulator.problems import explain_climbs
 from pymc_kameleon.samplers.emulator.way import (
     ENOUGH_CAME,
-    MOST_AT_ONCE,
+    LEAST_DESIGN,
     MOST_CLIMBS,
     MOST_FAR,
-    N_DESIGN,
     N_FAR,
+    RADII,
     Way,
 )
 from pymc_kameleon.step.job import ChainState, Job, advance
@@ -62,11 +62,11 @@ def way_by(
     learn=lambda n: None,
     unpredicted=lambda n: 0.0,
     misfit=lambda: (5.0, 5),
-    **options,
+    in_small_steps=True,
 ):
     """Return a way that is not led astray by what is far away, by default."""
     rng = np.random.default_rng(1)
-    return Way(density, learn, prior, rng, unpredicted, misfit, **options)
+    return Way(density, learn, prior, rng, unpredicted, misfit, in_small_steps=in_small_steps)
 
 
 def walked(way, log_pi, start, most=300):
@@ -88,22 +88,20 @@ def test_a_good_emulator_leads_there_at_once():
     assert values.max() > -0.1
     assert len(values) <= 60
     np.testing.assert_array_equal(batches[0][0], np.zeros(3))
-    assert max(map(len, batches)) == N_DESIGN
+    assert max(map(len, batches)) <= max(LEAST_DESIGN, 2 * len(RADII))
     assert min(map(len, batches)) > 0
 
 
-def test_rounds_have_as_many_points_as_run_side_by_side():
-    for n in (2, MOST_AT_ONCE):
-        batches, values = walked(way_by(NORMAL, n_each=n), log_normal, np.zeros(3))
+def test_rounds_are_small_where_evaluations_are_few():
+    """And are of all radii if there are enough."""
+    sizes = []
+    for small in (True, False):
+        batches, values = walked(way_by(NORMAL, in_small_steps=small), log_normal, np.zeros(3))
         assert values.max() > -0.1
-        assert {len(points) for points in batches[1:-1]} == {n}  # a last look is far away
-
-
-def test_an_emulator_of_earlier_runs_needs_no_design():
-    batches, values = walked(way_by(NORMAL, informed=True), log_normal, np.zeros(3))
-    assert values.max() > -0.1
-    assert (len(batches[0]), {len(points) for points in batches[1:]}) == (1, {2})
-    assert len(values) < N_DESIGN
+        sizes.append([len(points) for points in batches[1:-1]])  # a last look is far away
+    assert max(sizes[0]) == 2
+    assert max(sizes[1]) == 2 * len(RADII)
+    assert sum(sizes[0]) < sum(sizes[1])
 
 
 def log_of_plain(z):
@@ -139,7 +137,7 @@ def test_a_climb_that_does_not_come_to_fit_the_data_is_left(monkeypatch, least):
 
 
 def test_the_best_climb_goes_on_if_none_comes_to_fit_the_data(monkeypatch):
-    monkeypatch.setattr(way_module, "LARGEST_RADIUS", 1.0)  # so all of them are slow
+    monkeypatch.setattr(way_module, "LARGEST_RADIUS", 0.3)  # so all of them are slow
     way = way_by(NORMAL, misfit=lambda: (2000.0, 5))
     _, values = walked(way, log_normal, np.zeros(3), most=1000)
     assert way.best.arrived
@@ -251,7 +249,7 @@ def test_where_far_points_are_not_predicted_it_begins_anew():
     assert asked == MOST_FAR * [N_FAR]
     assert (way.n_climbs, way.best.n_came, len(way.maxima)) == (ENOUGH_CAME, ENOUGH_CAME, 1)
     assert way.best.logp == values.max()
-    assert learned.count(N_DESIGN) == ENOUGH_CAME
+    assert learned.count(LEAST_DESIGN) == ENOUGH_CAME
 
 
 @pytest.mark.parametrize("chi2", [5.0, 24.0])

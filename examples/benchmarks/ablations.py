@@ -28,6 +28,7 @@ from problems import CASES, Case, Problem, kept, known_quantiles
 from simulators import MODELS, reference
 
 import pymc_kameleon as pk
+from pymc_kameleon.samplers.emulator import way
 
 BUDGETS = 150, 300, 1000
 WRONG, STANDARD_ERRORS = 0.2, 4.0
@@ -38,7 +39,10 @@ DENSITIES = (
     *("GARCH", "AR5", "interaction", "hidden Markov", "mixture", "schools", "transforms"),
     *("banana", "centred schools"),
 )
-OUTPUTS = "influenza", "pk_by_subject", "heat", "hares", "kinetics of 4", "kinetics of 12"
+OUTPUTS = (
+    *("influenza", "pk_by_subject", "heat", "hares"),
+    *("kinetics of 4", "kinetics of 12", "three modes"),
+)
 FAMILIES = {"log-density": DENSITIES, "simulator": OUTPUTS}
 
 
@@ -77,6 +81,8 @@ def model_of(case):
     if case in CASES:
         problem = Problem(case)
         return problem.model, known_quantiles(problem)
+    if case == "three modes":
+        return three_modes()
     subjects = int(case.split()[-1])
     model, twin = (kinetics(subjects, solve) for solve in (concentrations, twin_of_concentrations))
     return model, kept(f"moments of {case}", lambda: by_nuts(Problem(case, Case(lambda: twin))))
@@ -129,6 +135,27 @@ def kinetics(subjects, solve):
     return model
 
 
+@pk.black_box(ndim=1)
+def cubic(x):
+    """Return x³ − 3x of the first of two numbers, and the other one."""
+    return np.array([x[0] ** 3 - 3 * x[0], x[1]])
+
+
+def three_modes():
+    """Return a model with three modes, none the image of another one, and its moments by sums."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 2, shape=2)
+        pm.Normal("y", cubic(x), [0.3, 0.5], observed=[1.0, 0.35])
+    grid = np.linspace(-6, 6, 20001)
+    w = np.exp(-(((grid**3 - 3 * grid - 1) / 0.3) ** 2) / 2 - grid**2 / 8)
+    mean, variance = np.average(grid, weights=w), 1 / (1 / 0.5**2 + 1 / 4)
+    sd = np.sqrt(np.average((grid - mean) ** 2, weights=w))
+    return model, {
+        "mean": np.array([mean, variance * 0.35 / 0.5**2]),
+        "sd": np.array([sd, np.sqrt(variance)]),
+    }
+
+
 # ---- rules --------------------------------------------------------------------------------------
 
 
@@ -148,15 +175,34 @@ def nothing(*args):
     """Do nothing."""
 
 
+def by_curvature(s, z, rng):
+    """Return the log mass that the curvature at z tells, by which the shape of s was set."""
+    [log_s], _ = s.values(z[None])
+    return log_s + np.log(np.diag(s.chain.factor)).sum()
+
+
+def only_maximum(search, walker):
+    """Return the maximum (1, d) of log s in the region of a Walker."""
+    z, _ = way.maximum(search.density, walker.z, walker.radius * search.spread)
+    return z[None]
+
+
 def no_evaluation(search):
-    """Evaluate nothing, and find nothing."""
-    return
+    """Evaluate nothing, and find that all is well."""
+    return True
     yield
 
 
 RULES = {
     "": Rule("all rules", {}),
-    "four radii": Rule("steps are of the right length at once", {f"{WAY}.RADII": (1.0,)}),
+    "draws near maxima": Rule(
+        "a round teaches s around its maximum, too",
+        {f"{WAY}.Way._proposals": only_maximum},
+    ),
+    "masses by chains": Rule(
+        "a mode of next to no mass is not taken for the posterior",
+        {f"{WAY}.log_mass": by_curvature},
+    ),
     "other maxima": Rule("other modes are found", {f"{WAY}.Way._look_at_maxima": no_evaluation}),
     "steps by mass": Rule(
         "the search stays out of the necks of funnels",
@@ -165,7 +211,7 @@ RULES = {
     "bad fits": Rule("a local mode is left", {f"{WAY}.BADLY_FITTED": (np.inf, np.inf)}),
     "progress": Rule("a slow climb is left", {f"{WAY}.LEAST_PROGRESS": -np.inf}),
     "far points": Rule(
-        "so is a mode among others", {f"{WAY}.Way._start_of_another_climb": no_evaluation}
+        "so is a mode among others", {f"{WAY}.Way._predicts_far_away": no_evaluation}
     ),
     "images": Rule("mirrored modes are found", {f"{WAY}.Way._look_at_images": no_evaluation}),
     "directions": Rule(

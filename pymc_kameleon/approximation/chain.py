@@ -240,7 +240,7 @@ def example_points():
 
 # ---- learning -----------------------------------------------------------------------------------
 
-N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS, LAST_LENGTHS = 8, (20, 40, 60), (50,), (50, 150)
+N_CHAINS, FIRST_LENGTHS, NEXT_LENGTHS, LAST_LENGTHS = 8, (20, 40, 80, 160), (50,), (50, 150)
 """Chains on s that learn its shape, and their transitions between two updates of it: when there is
 no shape yet, at later fits, and at the last one."""
 
@@ -286,6 +286,18 @@ def learn_chain(s, starts, lengths, memory, rng):
     u = np.concatenate([s.u_of(z).reshape(places.shape) for z in parts], axis=2)
     chain.n_inner[0] = enough_transitions(u)
     return sample
+
+
+def log_mass(s, z, rng):
+    """Return the log mass of the mode of s with its maximum at z (d,), but for a constant.
+
+    It is that of a normal with the covariance of draws, and their mean log s; draws that are higher
+    than z have left the mode. The curvature at z does not tell it: in many dimensions hardly a draw
+    is near.
+    """
+    draws = learn_chain(s, z[None], FIRST_LENGTHS, 0, rng)
+    log_s, _ = s.values(np.vstack([z, draws]))
+    return np.minimum(log_s[1:], log_s[0]).mean() + np.log(np.diag(s.chain.factor)).sum()
 
 
 def tune_leap(chain, accept_prob):

@@ -178,7 +178,8 @@ class Budget:
         d, n_others, most = step.layout.d, self.chains - 1, min(share, room)
         leads = self._leads(step)
         n, per_coordinate = LEAST_TO_LEAD if leads else LEAST_SEARCH
-        least = n + per_coordinate * d
+        usual, _ = step.search.usual_evaluations(SEARCH, FOLLOWING)
+        least = min(n + per_coordinate * d, usual)
         if not leads:
             return max(least, most // self.chains)
         other = most // (2 * n_others)

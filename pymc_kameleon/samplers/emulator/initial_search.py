@@ -19,6 +19,9 @@ from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 N_GUIDED = 32
 """Draws of s that other chains may begin at."""
 
+USUAL_EVALUATIONS = 60
+"""Of a search: 20 to 80 on simulators with 3 to 127 parameters, 150 where there are many modes."""
+
 
 class Guide(NamedTuple):
     """What the first chain tells others; before that its draws are NaN."""
@@ -68,8 +71,11 @@ class SearchWithEmulator(SearchByProcess):
         return min(self.usual_budget(), max(0, self._left_of_limit() - self.near_tries()))
 
     def usual_evaluations(self, whole, short):
-        """Return about how many evaluations the way takes: some rounds; others try a draw of s."""
-        return 40 + 4 * self.d, 1
+        """Return about how many evaluations the way takes; others try a draw of s.
+
+        These do not grow with d, as an emulator learns a function of its own inputs.
+        """
+        return USUAL_EVALUATIONS, 1
 
     def most_of_search(self):
         """With the emulator, then without it, where it has not come to predict."""

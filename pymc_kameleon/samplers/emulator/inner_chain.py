@@ -71,6 +71,13 @@ class EmulatedDensity(Approximation):
         density = EmulatedModel(own, emulated, scratch)
         super().__init__(density, emulated, at, values_of_emulated(), chains_on_emulated())
 
+    def reshaped(self, mean, factor):
+        """Return the same density with a chain of its own, which begins with this shape."""
+        learned = "mean", "factor", "leap", "most_leaps", "n_inner"
+        own = {name: getattr(self.emulated, name).copy() for name in learned}
+        own["mean"][:], own["factor"][:] = mean, factor
+        return EmulatedDensity(self._density.target, self.emulated._replace(**own))
+
     def nearest_image(self, z):
         """Return points z (n, d), or of each that mirror image which is nearest to μ, in u."""
         mirrors = self.emulated.mirrors

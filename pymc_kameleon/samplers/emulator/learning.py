@@ -12,11 +12,10 @@ from pymc_kameleon.approximation.chain import (
     FIRST_LENGTHS,
     LAST_LENGTHS,
     MEMORY_OF_SHAPE,
-    N_CHAINS,
     NEXT_LENGTHS,
     learn_chain,
 )
-from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
+from pymc_kameleon.approximation.linalg import linear_algebra, whitened
 from pymc_kameleon.core.arrays import copy_arrays, floats, integers
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
@@ -120,7 +119,7 @@ def best_of(step):
 def learn_emulator(chains, rng, is_last=False, modes=()):
     """Let chains fit emulators to what all have evaluated, and learn the shape of s.
 
-    Where there are several `modes` (k, d), chains on s begin in each. Return draws of s.
+    Chains on s begin at `modes` (k, d), or at the states. Return draws of s.
     """
     first = chains[0]
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
@@ -128,9 +127,7 @@ def learn_emulator(chains, rng, is_last=False, modes=()):
         density = EmulatedDensity(first.log_density.target(rng), first.parameters.emulated)
         lengths = LAST_LENGTHS if is_last else NEXT_LENGTHS
         known, choices = evaluations_of(chains), first.tuning.choices
-        states = np.array([chain.state.x for chain in chains])
-        top = first.guide.draws[0] if first.guide.is_known else first.state.x
-        starts = modes if len(modes) > 1 else starting_points(known, states, top, rng)
+        starts = modes if len(modes) else np.array([chain.state.x for chain in chains])
         places = learn_shape(density, choices, known, starts, lengths, rng)
     for chain in chains[1:]:
         copy_arrays(first.parameters, chain.parameters, ("emulated",))
@@ -460,27 +457,3 @@ def learn_shape(density, choices, known, starts, lengths, rng):
     distances = np.linalg.norm(density.u_of(good), axis=1)
     emulated.radius[0] = choices.widening[0] * max(np.quantile(distances, 0.9), np.sqrt(d))
     return sample
-
-
-def explore(density, choices, z, root, rng):
-    """Return draws of s, about, by chains from its maximum z; `root` is of the curvature there."""
-    emulated, d = density.emulated, z.size
-    emulated.mean[:] = z
-    emulated.factor[:] = cholesky(np.linalg.inv(root @ root.T))
-    log_s, _ = density.values(z[None])
-    known = Evaluations(z[None], log_s, log_s, np.zeros((1, 0)), np.zeros((1, 0)))
-    places = z + rng.standard_normal((N_CHAINS, d)) @ emulated.factor.T
-    return learn_shape(density, choices, known, places, NEXT_LENGTHS, rng)
-
-
-def starting_points(known, states, top, rng):
-    """Return where chains on s begin: their states, and good evaluations below the `top`."""
-    highest = known.logp[(known.z == top).all(axis=1)].max(initial=-np.inf)
-    is_good = drops(known.logp, states.shape[1]) == 0
-    good = np.flatnonzero(is_good & ((known.logp <= highest) | (highest == -np.inf)))
-    if len(good) == 0:
-        return states
-    weights = np.exp(0.5 * (known.logp[good] - known.logp[good].max()))
-    n = min(N_CHAINS, np.count_nonzero(weights > 1e-6))
-    chosen = rng.choice(good, n, replace=False, p=weights / weights.sum())
-    return np.concatenate([states, known.z[chosen]])

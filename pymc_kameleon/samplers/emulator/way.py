@@ -1,23 +1,26 @@
-"""The way to the posterior with an emulator: Gauss–Newton without derivatives, in batches.
+"""The way to the posterior with an emulator: Gauss–Newton without derivatives.
 
 First some points around the start are evaluated. Then, round by round, the emulator is fitted, and
-points are evaluated that maximise the emulated log-density within a trust region:
+the point is evaluated that maximises the emulated log-density within a trust region,
 
-    maximise log s(z) − |(z − z_best)/sd|²/2r²   for r = ρ/6, ρ/2.5, ρ, 3ρ
+    log s(z) − |(z − z_best)/sd|²/2ρ²
 
-and near each of these maxima a draw of the normal there. ρ becomes the r that won, or falls. Where
-evaluations are few, a round has r = ρ alone, and ρ grows where log π rises as s has said. In the
-neck of a funnel π has no bound, and hardly any mass, so where s is right steps go by the mass.
+along with a draw of the normal there. ρ grows where log π rises as s has said, and shrinks where it
+does not. In the neck of a funnel π has no bound, and hardly any mass, so where s is right points
+are compared by their mass.
 
 The way may end in a local mode. So log s is maximised from draws of the prior, and what may be
 another mode is evaluated, as are mirror images of the best place (mirrors.py), and some points far
-away. Where the emulator does not predict these, or the best place does not fit the data, all begins
-again from other starts, with evaluations of their own alone, until enough climbs have come to the
-best place. A climb that gains little is left, and resumed if no other one comes higher.
+away. Where the emulator does not predict these, or the best place does not fit the
+data, the search climbs from other starts, with evaluations of their own alone, until enough climbs
+have come to the best place. A climb that gains little is left, and resumed if no other one comes
+higher.
 
 Generators ask for points and are sent their log-densities.
 
-Symbols: z the coordinates (d,), sd their standard deviations in the prior, ρ and r the radii.
+Sources: Nocedal & Wright, Numerical Optimization (2006), algorithm 4.1.
+
+Symbols: z the coordinates (d,), sd their standard deviations in the prior, ρ the radius.
 """
 
 from dataclasses import dataclass
@@ -27,54 +30,47 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from pymc_kameleon.approximation.batches import BatchSearch
+from pymc_kameleon.approximation.chain import log_mass
+from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, MOST_SINGLE, Images
 
-LEAST_DESIGN, DESIGN_SHARE = 8, 0.25
-"""Points of the design at least, where d + 2 are fewer; how far they are from the start, as a
-share of draws of the prior."""
+N_DESIGN, DESIGN_SHARE = 8, 0.25
+"""Points of the design; how far they are from the start, as a share of draws of the prior."""
 
-RADII = 1 / 6, 1 / 2.5, 1.0, 3.0
-"""The radii r of a round, in units of ρ."""
+MOST_AT_ONCE = 8
+"""Points of a round at most, where evaluations run side by side; 2 otherwise."""
 
-SHRINK, LEAST_RADIUS, LARGEST_RADIUS = 0.25, 1e-3, 10.0
-"""Factor of ρ where a round has not gained anything, and its bounds."""
+SHRINK, GROW, NOT_FORESEEN, AS_FORESEEN = 0.25, 2.0, 0.25, 0.75
+"""Factors of ρ where a round has gained less than the one share, and more than the other, of what s
+has said, by Nocedal & Wright."""
 
-GROW, AS_FORESEEN, NOT_FORESEEN = 3.0, 0.5, 0.25
-"""Factor of ρ where a round of one radius has gained this share of what s has said, or more; and
-the share below which ρ falls."""
+LARGEST_RADIUS = 10.0
+"""Bound of ρ."""
 
-FEW = 100, 20
-"""Evaluations of a way, and times d, which are few."""
-
-SMALL_GAIN, SMALL_ERROR, MOST_SMALL = 1.0, 1.5, 5
-"""The way ends where a round gains less, and predicts the log-densities within this; or after so
-many rounds in a row that gain less."""
+SMALL_GAIN, SMALL_ERROR, MOST_SMALL = 1.0, 1.5, 10
+"""The way ends where a round gains less, predicts the log-densities within this, and its region is
+as wide as the prior, or wider; or after so many rounds in a row that gain less. Where log-densities
+are predicted, ρ grows."""
 
 MOST_ERROR = 10.0
 """Median error of predicted log-densities at the end of the way, from which it is gone again."""
 
-BEHIND = 10.0, 2.0
-"""How far below the best, and times d, there may still be something of the posterior."""
+NEGLIGIBLE_MASS = np.log(1000)
+"""How far below the largest log mass a mode is neglected: it has less than a thousandth of it."""
 
-NEGLIGIBLE = 6.0
-"""How far below the best one a maximum of log s is of no account."""
+N_STARTS, MOST_MAXIMA, NEW_RADIUS, MOST_LOOKS = 24, 4, 0.3, 4
+"""Draws of the prior from which other maxima of s are looked for; how many of these are evaluated
+at a time; ρ of a walker that begins there; and how often there is such a look."""
 
-N_STARTS, MOST_MAXIMA, NEAR, NEW_RADIUS = 24, 4, 0.02, 0.3
-"""Draws of the prior from which other maxima of s are looked for; how many are evaluated at a time;
-distance in sd within which points are the same; and ρ of a walker that begins there."""
+SAME_PLACE = 0.02
+"""Distance in sd within which points are the same."""
 
-ON_LINE, LARGEST_DIP = 21, 1.0
-"""Points of a line between two maxima, and the dip of log s there up to which they are one."""
-
-LOSS = 0.2
-"""Times d: log mass that a larger radius may lose, by s, to be tried at all."""
-
-MOST_LOOKS = 4
-"""Rounds in which other maxima are evaluated."""
+ON_LINE = 21
+"""Points of a line between two maxima, on which a dip of log s is looked for."""
 
 N_FAR, FAR_SHARE, UNPREDICTED, MOST_FAR = 6, 0.5, 0.35, 3
 """Points far away that are evaluated at a time; how far they are from the best one, as a share of
@@ -94,11 +90,6 @@ the best place are enough.
 STEADY, LEAST_PROGRESS = 5, 0.1
 """Rounds in which a climb is to gain this share of what it lacks, or another one begins."""
 
-ENOUGH_CALLS, MOST_JUMPS, N_JUMPS, JUMP, WELL_PREDICTED = (8, 2), 4, 2, 3.0, 0.1
-"""Earlier calls of each box, and times its inputs, from which no design is needed; rounds in which
-draws of s are evaluated then, before the way is gone as without them, and how many in a round; how
-far they may be, in sd; and the error of log-densities with which s is good enough to tune."""
-
 MOST_STEPS, LOSS_OUTSIDE, DIFFERENCE = 100, 1e10, 1e-3
 """Evaluations of log s for a maximum, about; the loss where s is 0; and finite differences in units
 of a trust region."""
@@ -117,15 +108,17 @@ class Walker:
     since: int = 0  # the evaluations before these are not its own
     heights: tuple = ()  # its log-densities at the ends of rounds
     n_came: int = 0  # climbs from starts of their own that came here
+    mass: float = 0.0  # log of that of s here, but for a constant
 
 
 class Way:
     """The search for the posterior, as generators that yield points and are sent log-densities.
 
     `learn` fits the emulator to the newest n evaluations; `unpredicted` is how far it is off at n
-    of them, `misfit` χ² at the best point, and of how many outputs; `explore` gives draws of s from
-    its maximum, where earlier runs have called the boxes often enough. Of `prior` there are draws
-    (n, d).
+    of them, `misfit` χ² at the best point, and of how many outputs; `mass` is the log mass of s
+    about a point, where its covariance has about this factor. Of `prior` there are draws (n, d).
+    The search is `informed` where earlier runs have called the boxes often enough, and asks for
+    `n_each` points in a round.
 
     The `best` Walker is the best of those that have arrived, or the first one; `climbing` is the
     one under way, `maxima` are where walkers have come, `n_begun`, `n_starts` and `n_climbs` are
@@ -140,58 +133,99 @@ class Way:
         rng,
         unpredicted,
         misfit,
-        explore=None,
+        mass,
+        informed=False,
         images=None,
-        in_small_steps=False,
+        n_each=2,
     ):
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
-        self.in_small_steps = in_small_steps
-        self.unpredicted, self.misfit, self.explore = unpredicted, misfit, explore
-        self.images = images
-        self.spread, self.seen = spread_of(prior), []
+        self.unpredicted, self.misfit, self.mass = unpredicted, misfit, mass
+        self.informed = informed
+        self.images, self.n_each = images, n_each
+        self.spread, self.seen, self.highest = spread_of(prior), [], -np.inf
         self.best, self.climbing, self.maxima = None, None, []
-        self.n_begun, self.n_climbs, self.may_miss, self.is_predicted = 0, 0, False, False
-        self.has_looked, self.n_starts, self.highest = False, 1, -np.inf
+        self.n_begun, self.n_starts, self.n_climbs = 0, 1, 0
+        self.may_miss, self.has_looked = False, False
+        d = prior.shape[1]
+        self.near, self.negligible = drop(d, NEAR), drop(d, NEGLIGIBLE)
 
     def go(self, start):
         """Climb from the best point around a start, and look for other modes."""
-        known = self.explore is not None
-        points = start[None] if known else design(start, self.prior, self.rng)
-        self.best = yield from self._best_of(points, 1.0)
+        points = start[None] if self.informed else design(start, self.prior, self.rng)
+        self.best = yield from self._best_of(points)
         if self.best.logp == -np.inf:
             return
-        if known:
-            yield from self._jump(self.best)
-        has_jumped = self.best.arrived
-        if not has_jumped:
-            yield from self._climb(self.best)
+        if self.informed:
+            self.best.radius = LARGEST_RADIUS
+        yield from self._climb(self.best)
         self.maxima, self.n_climbs, self.best.n_came = [self.best], 1, 1
-        if not has_jumped:
-            yield from self._climb_until_it_fits()
-            yield from self._look_at_maxima()
+        yield from self._climb_again(MOST_STARTS, self._is_badly_fitted)
+        if not self.best.arrived:
+            yield from self._climb(self.best, to_the_end=True)
+        yield from self._look_at_maxima()
         yield from self._look_at_images()
         self.has_looked = True
-        if has_jumped:
-            return
-        self.best.n_came = max(self.best.n_came, 1)
-        start = yield from self._start_of_another_climb()
-        self.may_miss = start is not None
-        if self.may_miss:
-            yield from self._go_again(start)
+        predicts = self.informed or (yield from self._predicts_far_away())
+        yield from self._look_at_maxima()  # far points have taught more of s
+        self.may_miss = not predicts or self._is_badly_fitted()
+        if not predicts:
+            self.best.n_came = max(self.best.n_came, 1)
+            yield from self._climb_again(MOST_CLIMBS, lambda: True)
+
+    def _climb_again(self, most, is_needed):
+        """Climb from draws of the prior, until enough climbs came to the best place."""
+        while self.n_starts < most and self.best.n_came < ENOUGH_CAME and is_needed():
+            since = len(self.seen)
+            walker = yield from self._best_of(design(self._prior_draw(), self.prior, self.rng))
+            walker.since, self.n_starts = since, self.n_starts + 1
+            if walker.logp > -np.inf:
+                yield from self._climb(walker)
+                self._learn()
+                self._add(walker).n_came += 1
+                self.n_climbs += 1
+
+    def _predicts_far_away(self):
+        """Whether the emulator predicts points far away, after it has learned from some."""
+        for _ in range(MOST_FAR):
+            self._learn()
+            draws = self.prior[self.rng.choice(len(self.prior), N_FAR)]
+            highest = self.highest
+            yield from self._evaluated(self.best.z + FAR_SHARE * (draws - self.best.z))
+            if self.highest > highest:
+                return False
+            if not self.unpredicted(N_FAR) > UNPREDICTED:
+                return True
+        return False
 
     def _look_at_maxima(self):
         """Evaluate other maxima of s, and climb from what may be another mode."""
         for look in range(MOST_LOOKS):
             self._learn()
-            best = self.best
-            points = self._other_maxima(best, np.inf if look == 0 else self._allowance(best))
+            points = self._other_maxima(np.inf if look == 0 else self.negligible)
             if len(points) == 0:
                 return
-            other = yield from self._best_of(points, NEW_RADIUS)
-            if other.logp > best.logp - self._allowance(best):
+            other = yield from self._best_of(points)
+            if other.logp > self.best.logp - self.negligible:
+                other.radius = NEW_RADIUS
                 yield from self._climb(other)
                 self._add(other)
                 self.n_climbs += 1
+
+    def _other_maxima(self, behind):
+        """Return new maxima of log s (k, d), from draws of the prior, at most `behind` the best."""
+        starts = self.prior[self.rng.choice(len(self.prior), N_STARTS)]
+        found = np.array([maximum(self.density, z, self.spread)[0] for z in starts])
+        log_s, _ = self.density.values(found)
+        own, _ = self.density.values(self.best.z[None])
+        chosen = []
+        for k in np.argsort(-log_s, kind="stable"):
+            away = (np.array([*self.seen, *chosen]) - found[k]) / self.spread
+            is_new = np.linalg.norm(away, axis=1).min() > SAME_PLACE
+            if not (is_new and log_s[k] > own[0] - behind):
+                continue
+            if all(self._dip(found[k], z) > self.near for z in (self.best.z, *chosen)):
+                chosen.append(found[k])
+        return np.array(chosen[:MOST_MAXIMA])
 
     def _look_at_images(self):
         """Evaluate mirror images of the best place; climb from good ones where outputs differ."""
@@ -216,43 +250,28 @@ class Way:
         self._learn()  # what is known of these
         for k in np.argsort(-logp, kind="stable"):
             image = maps[k] @ best.z
-            known = min(self._dip(z, image) for z in self._with_images(best.z)) <= LARGEST_DIP
+            known = min(self._dip(z, image) for z in self._with_images(best.z)) <= self.near
             if not same[k] and logp[k] > least[k] and not known:
-                walker = Walker(image, logp[k], NEW_RADIUS)
+                walker = Walker(image, logp[k])
                 yield from self._climb(walker)
-                own, other = self._masses([best, walker])
-                self._add(walker)
-                if self._dip(image, walker.z) <= LARGEST_DIP and abs(own - other) < NEGLIGIBLE:
+                place = self._add(walker)
+                is_image = self._dip(image, walker.z) <= self.near
+                if is_image and abs(best.mass - place.mass) < NEGLIGIBLE_MASS:
                     others.append(maps[k])
         self.images.keep(kept, others)
         self._learn()
 
     def _likely_maps(self, walker, most, maps=None):
         """Return maps to what may be other modes, and how high these are at least, (k,)."""
-        maps = self.images.likely(walker.z, -self._allowance(walker), maps) if self.images else []
+        maps = self.images.likely(walker.z, -self.negligible, maps) if self.images else []
         if not maps:
             return [], np.zeros(0)
         values, vectors = _curvature(self.density, walker.z, self.spread)
         ways = np.array([(one @ walker.z - walker.z) / self.spread for one in maps])
         fall = np.square(ways @ vectors) @ np.maximum(values, 0) / 8
-        chosen = np.flatnonzero(fall > LARGEST_DIP)[:most]
-        least = walker.logp - np.minimum(fall, self._allowance(walker))
+        chosen = np.flatnonzero(fall > self.near)[:most]
+        least = walker.logp - np.minimum(fall, self.negligible)
         return [maps[k] for k in chosen], least[chosen]
-
-    def _start_of_another_climb(self):
-        """Return where another climb begins (d,), as a mode may be missed; else None."""
-        for _ in range(MOST_FAR):
-            self._learn()
-            draws = self.prior[self.rng.choice(len(self.prior), N_FAR)]
-            points = self.best.z + FAR_SHARE * (draws - self.best.z)
-            highest = self.highest
-            logp = yield from self._evaluated(points)
-            if logp.max() > highest:
-                return points[np.argmax(logp)]
-            if not self.unpredicted(N_FAR) > UNPREDICTED:
-                self.is_predicted = True
-                return self._prior_draw() if self._is_badly_fitted() else None
-        return self._prior_draw()
 
     def climbs_to_tell(self):
         """Return how many climbs there were, and how many came to the best place.
@@ -270,52 +289,21 @@ class Way:
     def _prior_draw(self):
         return self.prior[self.rng.choice(len(self.prior))]
 
-    def _go_again(self, start):
-        """Climb from there, and from draws of the prior; to choose among these did not help."""
-        while self.n_starts < MOST_CLIMBS and self.best.n_came < ENOUGH_CAME:
-            if self.is_predicted and not self._is_badly_fitted():
-                break
-            yield from self._climb_from(start)
-            start = self._prior_draw()
-        if self.best.n_came < ENOUGH_CAME and self.is_predicted and not self._is_badly_fitted():
-            self.may_miss = False
-
-    def _climb_until_it_fits(self):
-        """Climb from draws of the prior while no place fits the data; go on with the best climb."""
-        while self._is_badly_fitted() and self.n_starts < MOST_STARTS:
-            if self.best.n_came == ENOUGH_CAME:
-                break
-            yield from self._climb_from(self._prior_draw())
-        if not self.best.arrived:
-            yield from self._climb(self.best, to_the_end=True)
-
-    def _climb_from(self, start):
-        since = len(self.seen)
-        walker = yield from self._best_of(design(start, self.prior, self.rng), 1.0)
-        walker.since, self.n_starts = since, self.n_starts + 1
-        if walker.logp > -np.inf:
-            yield from self._climb(walker)
-            self._learn()
-            self._add(walker).n_came += 1
-            self.n_climbs += 1
-
     def _add(self, walker):
         """Add where a walker has come to the maxima, or find it there; return that one."""
-        found = walker
-        *masses, own = self._masses([*self.maxima, walker])
-        for place, mass in zip(self.maxima, masses, strict=True):
-            near = abs(mass - own) < NEGLIGIBLE
-            if near and any(
-                self._dip(z, walker.z) <= LARGEST_DIP for z in self._with_images(place.z)
-            ):
-                found, before = place, mass
-        if found is walker:
+        self._weigh([*self.maxima, walker])
+        for place in self.maxima:
+            dip = min(self._dip(z, walker.z) for z in self._with_images(place.z))
+            if dip <= self.near and abs(place.mass - walker.mass) < NEGLIGIBLE_MASS:
+                if walker.mass > place.mass:
+                    place.z, place.logp, place.error = walker.z, walker.logp, walker.error
+                    place.arrived, place.mass = walker.arrived, walker.mass
+                walker = place
+                break
+        else:
             self.maxima.append(walker)
-        elif own > before:
-            found.z, found.logp, found.error = walker.z, walker.logp, walker.error
-            found.arrived = walker.arrived
-        self.best = self.maxima[np.argmax(self._masses(self.maxima))]
-        return found
+        self.best = max(self.maxima, key=lambda place: place.mass)
+        return walker
 
     def _with_images(self, z):
         """Return z (d,), and its images where outputs are the same."""
@@ -328,9 +316,9 @@ class Way:
         self.highest = max(self.highest, logp.max())
         return logp
 
-    def _best_of(self, points, radius):
+    def _best_of(self, points):
         logp = yield from self._evaluated(points)
-        return Walker(points[np.argmax(logp)], logp.max(), radius)
+        return Walker(points[np.argmax(logp)], logp.max())
 
     def _learn(self, since=0):
         self.learn(len(self.seen) - since)
@@ -340,15 +328,12 @@ class Way:
         self.n_begun += 1
         while not walker.arrived and (to_the_end or self._makes_progress(walker)):
             self._learn(walker.since)
-            points, radii = _proposals(self.density, walker, self.spread, self.rng, self._volumes)
-            if self.in_small_steps:
-                points, radii = of_one_radius(points, radii, walker.radius)
+            points = self._proposals(walker)
             predicted, _ = self.density.values(points)
             logp = yield from self._evaluated(points)
             finite = logp > -np.inf
             walker.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
-            foreseen = predicted[0] - walker.logp if self.in_small_steps else None
-            _take(walker, points, radii, logp, self._volumes, foreseen)
+            self._take(walker, points, logp, predicted[0] - walker.logp)
             walker.heights = (*walker.heights, walker.logp)
         self.climbing = None
 
@@ -359,123 +344,90 @@ class Way:
         (chi2, n), before = self.misfit(), walker.heights[-1 - STEADY]
         lacking = max(0.0, chi2 - n) / 2 if self._is_badly_fitted() else 0.0
         lacking += self.highest - before
-        is_far = lacking > self._allowance(walker)
+        is_far = lacking > self.negligible
         return not is_far or walker.logp - before > LEAST_PROGRESS * lacking
 
-    def come_to(self):
-        """Return the best Walker so far: one that the budget has stopped may be far better."""
-        if self.climbing is None:
-            return self.best
-        own, other = self._masses([self.best, self.climbing])
-        return self.climbing if other > own else self.best
-
-    def _jump(self, walker):
-        """Evaluate draws of s, a few at a time, until their log-densities are well predicted."""
-        for _ in range(MOST_JUMPS):
-            self._learn()
-            starts = [walker.z, *self.prior[self.rng.choice(len(self.prior), N_STARTS)]]
-            ends = [_maximum(self.density, z, JUMP * self.spread) for z in starts]
-            log_s, _ = self.density.values(np.array([z for z, _ in ends]))
-            if not np.isfinite(log_s).any():
-                return
-            draws = self.explore(*ends[np.nanargmax(log_s)])
-            points = draws[self.rng.choice(len(draws), N_JUMPS, replace=False)]
-            predicted, _ = self.density.values(points)
-            logp = yield from self._evaluated(points)
-            walker.error = np.sqrt(np.mean((logp - predicted) ** 2))
-            if logp.max() > walker.logp:
-                walker.z, walker.logp = points[np.argmax(logp)], logp.max()
-            walker.arrived = bool(walker.error < SMALL_ERROR)
-            if walker.error < WELL_PREDICTED:
-                return
+    def settle(self):
+        """End here: a climb that the budget has stopped may have come to more mass."""
+        walker, self.climbing = self.climbing, None
+        if walker is not None and walker is not self.best:
+            self._weigh([self.best, walker])
+            if walker.mass > self.best.mass:
+                self.maxima.append(walker)
+                self.best = walker
 
     def modes(self):
-        """Return the distinct maxima (k, d) that count: not a neck, higher but with less mass."""
-        best, found = self.come_to(), []
-        places = [*self.maxima, best] if best is self.climbing else self.maxima
-        masses = self._masses(places)
-        for k in np.argsort(-masses, kind="stable"):
-            less = masses.max() - masses[k]
-            is_neck = less > SMALL_GAIN and places[k].logp > best.logp
-            if less < NEGLIGIBLE and not is_neck:
-                for z in self._with_images(places[k].z):
-                    if all(self._dip(z, other) > LARGEST_DIP for other in found):
+        """Return the distinct maxima (k, d) that are not negligible, the one of most mass first."""
+        self._weigh(self.maxima)
+        places, found = sorted(self.maxima, key=lambda place: -place.mass), []
+        for place in places:
+            if places[0].mass - place.mass < NEGLIGIBLE_MASS:
+                for z in self._with_images(place.z):
+                    if all(self._dip(z, other) > self.near for other in found):
                         found.append(z)
         return np.array(found)
 
-    def _masses(self, walkers):
-        """Return the log mass where walkers are (k,), about and but for a constant."""
-        volumes = self._volumes(np.array([walker.z for walker in walkers]))
-        return np.array([walker.logp for walker in walkers]) + volumes
+    def _weigh(self, walkers):
+        """Compute the log mass of s where walkers are, if there are several."""
+        for one in walkers if len(walkers) > 1 else ():
+            one.mass = self.mass(one.z, self.factor(one.z))
+
+    def factor(self, z):
+        """Return a factor of the covariance that the curvature of log s leaves at z (d, d)."""
+        values, vectors = _curvature(self.density, z, self.spread)
+        covariance = (vectors / (1 + np.maximum(values, 0))) @ vectors.T
+        return cholesky(covariance * np.outer(self.spread, self.spread))
 
     def _volumes(self, points):
         """Return the log volume (k,) that the curvature of log s leaves, and at most the prior."""
         values = [_curvature(self.density, z, self.spread)[0] for z in points]
         return -0.5 * np.log1p(np.maximum(values, 0)).sum(axis=-1)
 
-    def _allowance(self, best):
-        return BEHIND[0] + BEHIND[1] * best.z.size
-
-    def _other_maxima(self, best, behind):
-        """Return new maxima of log s (k, d), not more than `behind`, from draws of the prior."""
-        starts = self.prior[self.rng.choice(len(self.prior), N_STARTS)]
-        found = np.array([_climbed(self.density, z, self.spread)[0] for z in starts])
-        log_s, _ = self.density.values(found)
-        own, _ = self.density.values(best.z[None])
-        least = own[0] - behind
-        chosen = []
-        for k in np.argsort(-log_s, kind="stable"):
-            near = np.array([*self.seen, *chosen]) - found[k]
-            if not log_s[k] > least or np.linalg.norm(near / self.spread, axis=1).min() < NEAR:
-                continue
-            if all(self._dip(found[k], z) > LARGEST_DIP for z in (best.z, *chosen)):
-                chosen.append(found[k])
-        return np.array(chosen[:MOST_MAXIMA])
-
     def _dip(self, a, b):
         """Return how far log s falls on the line between two points, below the lower one."""
         log_s, _ = self.density.values(a + np.linspace(0, 1, ON_LINE)[:, None] * (b - a))
         return min(log_s[0], log_s[-1]) - log_s.min()
 
+    def _proposals(self, walker):
+        """Return points (k, d) to evaluate next: the maximum of log s in the region, and draws."""
+        z, root = maximum(self.density, walker.z, walker.radius * self.spread)
+        draws = self.rng.standard_normal((z.size, self.n_each - 1))
+        return np.vstack([z, z + solve_triangular(root, draws, trans="T", lower=True).T])
+
+    def _take(self, walker, z, logp, foreseen):
+        """Let a walker learn what its points turned out to be, and go to the best one.
+
+        Where s is right, that is the one with most mass. `foreseen` is the gain by s.
+        """
+        merit = logp
+        if walker.error < SMALL_ERROR:
+            own, *others = self._volumes(np.concatenate([walker.z[None], z]))
+            merit = logp + others - own
+        best = np.argmax(merit)
+        gain = merit[best] - walker.logp
+        if gain > 0:
+            walker.z, walker.logp = z[best], logp[best]
+        is_right = walker.error < SMALL_ERROR
+        has_ended = is_right and gain < SMALL_GAIN and walker.radius >= 1
+        walker.n_small = walker.n_small + 1 if gain < SMALL_GAIN else 0
+        walker.arrived = has_ended or walker.n_small >= MOST_SMALL
+        if is_right or gain > AS_FORESEEN * foreseen > 0:
+            walker.radius = min(GROW * walker.radius, LARGEST_RADIUS)
+        elif not gain >= NOT_FORESEEN * foreseen:
+            walker.radius *= SHRINK
+
 
 def design(start, prior, rng):
     """Return the points (n, d) of the first round, the start first."""
-    d = start.size
-    n = max(LEAST_DESIGN, d + 2) - 1
-    steps = prior[rng.choice(len(prior), n, replace=n > len(prior))] - prior.mean(axis=0)
+    steps = prior[rng.choice(len(prior), N_DESIGN - 1)] - prior.mean(axis=0)
     return np.concatenate([start[None], start + DESIGN_SHARE * steps])
 
 
-def _proposals(density, walker, spread, rng, volumes):
-    """Return points (k, d) to evaluate next, and their radii, but for those that lose mass by s."""
-    points, radii = [], []
-    for factor in RADII:
-        r = factor * walker.radius
-        z, root = _maximum(density, walker.z, r * spread)
-        points += [
-            z,
-            z + solve_triangular(root, rng.standard_normal(z.size), trans="T", lower=True),
-        ]
-        radii += [r, r]
-    points, radii = np.array(points), np.array(radii)
-    log_s, _ = density.values(points[::2])
-    mass = np.nan_to_num(log_s + volumes(points[::2]), nan=-np.inf)
-    is_far = np.arange(len(mass)) > np.argmax(mass)
-    loses = is_far & (mass < mass.max() - LOSS * walker.z.size)
-    points, radii = points[np.repeat(~loses, 2)], radii[np.repeat(~loses, 2)]
-    _, first = np.unique(np.round(points / spread, 6), axis=0, return_index=True)
-    keep = np.sort(first[np.isfinite(points[first]).all(axis=1)])
-    return points[keep], radii[keep]
+def maximum(density, centre, scales):
+    """Return where log s − |(z − centre)/scales|²/2 is largest (d,), and a factor of its curvature.
 
-
-def of_one_radius(points, radii, largest):
-    """Return the points of the largest radius that is not above this one."""
-    chosen = radii == radii[radii <= largest].max(initial=radii.min())
-    return points[chosen], radii[chosen]
-
-
-def _climbed(density, centre, scales):
-    """Return where log s − |(z − centre)/scales|²/2 is largest (d,), and the same by `scales`."""
+    That is the maximum within a trust region about the centre.
+    """
 
     def loss(w):
         log_s, slope = density.values((centre + scales * w)[None])
@@ -486,12 +438,7 @@ def _climbed(density, centre, scales):
     w = minimize(
         loss, np.zeros(centre.size), jac=True, method="L-BFGS-B", options={"maxfun": MOST_STEPS}
     ).x
-    return centre + scales * w, w
-
-
-def _maximum(density, centre, scales):
-    """Return the maximum of log s within a trust region, and a factor of the curvature there."""
-    z, _ = _climbed(density, centre, scales)
+    z = centre + scales * w
     values, vectors = _curvature(density, z, scales)
     curvature = (vectors * (1 + np.maximum(values, 0))) @ vectors.T / np.outer(scales, scales)
     return z, cholesky(curvature)
@@ -504,32 +451,6 @@ def _curvature(density, z, scales):
     curvature = (slopes[z.size :] - slopes[: z.size]) * scales / (2 * DIFFERENCE)
     curvature = np.where(np.isfinite(curvature), curvature, 0.0)
     return np.linalg.eigh((curvature + curvature.T) / 2)
-
-
-def _take(walker, z, radii, logp, volumes, foreseen=None):
-    """Let a walker learn what its points turned out to be, and go to the best one.
-
-    Where s is right, that is the one with most mass. `foreseen` is the gain by s, if there is one
-    radius.
-    """
-    worth = logp
-    if walker.error < SMALL_ERROR:
-        own, *others = volumes(np.concatenate([walker.z[None], z]))
-        worth = logp + others - own
-    best = np.argmax(worth)
-    gain = worth[best] - walker.logp
-    if gain > 0:
-        walker.z, walker.logp, walker.radius = z[best], logp[best], radii[best]
-        if foreseen is not None and gain >= AS_FORESEEN * foreseen:
-            walker.radius *= GROW
-        elif foreseen is not None and gain < NOT_FORESEEN * foreseen:
-            walker.radius *= SHRINK
-    else:
-        walker.radius *= SHRINK
-    walker.radius = np.clip(walker.radius, LEAST_RADIUS, LARGEST_RADIUS)
-    is_small = gain < SMALL_GAIN
-    walker.n_small = walker.n_small + 1 if is_small else 0
-    walker.arrived = (is_small and walker.error < SMALL_ERROR) or walker.n_small >= MOST_SMALL
 
 
 class SearchByEmulator(BatchSearch):
@@ -545,17 +466,15 @@ class SearchByEmulator(BatchSearch):
         emulated.factor[:] = np.diag(spread_of(prior))
         self._density = EmulatedDensity(step.log_density.target(self.rng), emulated)
         knows = has_enough(step.tuning.reused, emulated.structure)
-        explore = self._explore if knows else None
-        are_few = step.monitor.most_on_the_way <= FEW[0] + FEW[1] * start.size
-        in_small_steps = are_few and step.max_concurrent == 1
-        ask = self._unpredicted, self._misfit, explore, Images(step), in_small_steps
+        n_each = np.clip(step.max_concurrent, 2, MOST_AT_ONCE)
+        ask = self._unpredicted, self._misfit, self._mass, knows, Images(step), n_each
         self._way = Way(self._density, self._learn, prior, self.rng, *ask)
         self.begin(self._way.go(start))
 
     @property
     def error(self):
         """Median error of the log-densities that were predicted last, near the best point."""
-        return np.inf if self._way.best is None else self._way.come_to().error
+        return np.inf if self._way.best is None else self._way.best.error
 
     def _learn(self, n):
         learning.fit_emulators([self.step], n)
@@ -568,10 +487,9 @@ class SearchByEmulator(BatchSearch):
         known = learning.evaluations_of([self.step])
         return learning.misfit(self.step.log_density, known)
 
-    def _explore(self, z, root):
-        choices = self.step.tuning.choices
+    def _mass(self, z, factor):
         with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-            return learning.explore(self._density, choices, z, root, self.rng)
+            return log_mass(self._density.reshaped(z, factor), z, self.rng)
 
     def go_on(self, logp, budget, most):
         """Evaluate until the way ends, or the budget is spent: of each climb, and of all."""
@@ -588,12 +506,16 @@ class SearchByEmulator(BatchSearch):
         """Hand what was learned to the step, once for all; return the best point and draws of s."""
         own = self.step
         if self._draws is None:
-            best = self._way.best and self._way.come_to()
+            self._way.settle()
+            best = self._way.best
             arrived = best is not None and best.arrived
             own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
             if best is not None and best.error < MOST_ERROR:
                 own.tuning.choices.climbs[:] = self._way.climbs_to_tell()
             own.tuning.choices.looked[0] = self._way.has_looked
+            if arrived:
+                emulated = own.parameters.emulated
+                emulated.mean[:], emulated.factor[:] = best.z, self._way.factor(best.z)
             draws = learning.learn_emulator([own], self.rng, modes=self._way.modes())
             self._draws = np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
         copy_arrays(own.parameters, step.parameters, ("emulated",))
@@ -615,7 +537,7 @@ def _remember_way(step, best):
 def has_enough(reused, structure):
     """Whether earlier runs have called each box often enough for an emulator."""
     calls = [np.count_nonzero(reused[:, 0] == b) for b in range(len(structure.boxes))]
-    return bool(np.all(calls >= ENOUGH_CALLS[0] + ENOUGH_CALLS[1] * structure.boxes[:, 0]))
+    return bool(np.all(calls >= N_DESIGN + structure.boxes[:, 0]))
 
 
 def spread_of(prior):

@@ -27,9 +27,14 @@ def found_by(step, monkeypatch, seed=1):
     seen, look = [], Way._look_at_images
 
     def noted(self):
-        begun = len(self.seen)
-        yield from look(self)
-        seen.extend(self.seen[begun:])
+        looking, logp = look(self), None
+        while True:
+            try:
+                points = looking.send(logp)
+            except StopIteration:
+                return
+            seen.extend(points)
+            logp = yield points
 
     monkeypatch.setattr(Way, "_look_at_images", noted)
     own, start = step.for_chain(), step.layout.raveled(step.model.initial_point())

@@ -19,11 +19,11 @@ from pymc_kameleon.samplers.emulator.learning import Choices, Evaluations
 from pymc_kameleon.samplers.emulator.problems import explain_climbs
 from pymc_kameleon.samplers.emulator.way import (
     ENOUGH_CAME,
-    LEAST_DESIGN,
+    MOST_AT_ONCE,
     MOST_CLIMBS,
     MOST_FAR,
+    N_DESIGN,
     N_FAR,
-    RADII,
     Way,
 )
 from pymc_kameleon.step.job import ChainState, Job, advance
@@ -62,11 +62,15 @@ def way_by(
     learn=lambda n: None,
     unpredicted=lambda n: 0.0,
     misfit=lambda: (5.0, 5),
-    in_small_steps=True,
+    **options,
 ):
     """Return a way that is not led astray by what is far away, by default."""
     rng = np.random.default_rng(1)
-    return Way(density, learn, prior, rng, unpredicted, misfit, in_small_steps=in_small_steps)
+
+    def mass(z, factor):
+        return density.values(z[None])[0][0] + np.log(np.diag(factor)).sum()
+
+    return Way(density, learn, prior, rng, unpredicted, misfit, mass, **options)
 
 
 def walked(way, log_pi, start, most=300):
@@ -88,20 +92,22 @@ def test_a_good_emulator_leads_there_at_once():
     assert values.max() > -0.1
     assert len(values) <= 60
     np.testing.assert_array_equal(batches[0][0], np.zeros(3))
-    assert max(map(len, batches)) <= max(LEAST_DESIGN, 2 * len(RADII))
+    assert max(map(len, batches)) == N_DESIGN
     assert min(map(len, batches)) > 0
 
 
-def test_rounds_are_small_where_evaluations_are_few():
-    """And are of all radii if there are enough."""
-    sizes = []
-    for small in (True, False):
-        batches, values = walked(way_by(NORMAL, in_small_steps=small), log_normal, np.zeros(3))
+def test_rounds_have_as_many_points_as_run_side_by_side():
+    for n in (2, MOST_AT_ONCE):
+        batches, values = walked(way_by(NORMAL, n_each=n), log_normal, np.zeros(3))
         assert values.max() > -0.1
-        sizes.append([len(points) for points in batches[1:-1]])  # a last look is far away
-    assert max(sizes[0]) == 2
-    assert max(sizes[1]) == 2 * len(RADII)
-    assert sum(sizes[0]) < sum(sizes[1])
+        assert {len(points) for points in batches[1:-1]} == {n}  # a last look is far away
+
+
+def test_an_emulator_of_earlier_runs_needs_no_design():
+    batches, values = walked(way_by(NORMAL, informed=True), log_normal, np.zeros(3))
+    assert values.max() > -0.1
+    assert (len(batches[0]), {len(points) for points in batches[1:]}) == (1, {2})
+    assert len(values) < N_DESIGN
 
 
 def log_of_plain(z):
@@ -137,7 +143,7 @@ def test_a_climb_that_does_not_come_to_fit_the_data_is_left(monkeypatch, least):
 
 
 def test_the_best_climb_goes_on_if_none_comes_to_fit_the_data(monkeypatch):
-    monkeypatch.setattr(way_module, "LARGEST_RADIUS", 0.3)  # so all of them are slow
+    monkeypatch.setattr(way_module, "LARGEST_RADIUS", 1.0)  # so all of them are slow
     way = way_by(NORMAL, misfit=lambda: (2000.0, 5))
     _, values = walked(way, log_normal, np.zeros(3), most=1000)
     assert way.best.arrived
@@ -227,12 +233,11 @@ def test_a_climb_that_is_cut_short_counts_if_it_is_better():
     going = way.go(np.array([-2.0, 0, 0]))
     points = next(going)
     while len(way.maxima) == 0 or way.climbing is None:
-        assert way.best is None or way.come_to() is way.best
         points = going.send(log_two(points))
     assert way.best.arrived
     assert way.best.z[0] < -1.9
-    assert way.come_to() is way.climbing
-    assert not way.come_to().arrived
+    way.settle()
+    assert not way.best.arrived
     assert way.modes()[0][0] > 1.9
 
 
@@ -249,7 +254,7 @@ def test_where_far_points_are_not_predicted_it_begins_anew():
     assert asked == MOST_FAR * [N_FAR]
     assert (way.n_climbs, way.best.n_came, len(way.maxima)) == (ENOUGH_CAME, ENOUGH_CAME, 1)
     assert way.best.logp == values.max()
-    assert learned.count(LEAST_DESIGN) == ENOUGH_CAME
+    assert learned.count(N_DESIGN) == ENOUGH_CAME
 
 
 @pytest.mark.parametrize("chi2", [5.0, 24.0])
@@ -380,9 +385,12 @@ def test_it_finds_a_frequency_from_others():
     step, n_found = pk.EmulatorMetropolis(model=oscillation()), 0
     for seed in range(1, 5):
         for start in (-0.7, 0.5):
-            state, portion = advance(job(step), begun(job(step), seed, [start, 0.0, -0.5]), 1)
+            own, state, n_logp = job(step), begun(job(step), seed, [start, 0.0, -0.5]), 0
+            while state.monitor.done == 0:  # it pauses after some seconds
+                state, portion = advance(own, state, 1)
+                n_logp += portion.n_logp
             n_found += step.log_density(state.point) > step.log_density(OSCILLATION) - 12
-            assert portion.n_logp < 300
+            assert n_logp < 300
     assert n_found >= 3
 
 

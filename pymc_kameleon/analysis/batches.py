@@ -13,6 +13,12 @@ LEAST_BATCHES, MOST_BATCHES, MOVES_PER_BATCH = 2, 10, 2
 RANGE_FACTOR = 1.3
 """What is outside the range of f over the draws, times this, is beyond all that is known."""
 
+LEAST_DRAWS = 100
+"""Draws of each chain, at least, from which the coefficients of controls are learned."""
+
+ROUNDING = 1e-12
+"""What rounding makes of values that are equal, at most, as a share of their mean."""
+
 NUMBERS_PER_PART = 2**21
 """Values of functions that are computed at a time."""
 
@@ -35,18 +41,13 @@ class Corrected(NamedTuple):
     is_better: np.ndarray  # whether any b is above 0, and the error is known; if not, A is as good
     disagreement: np.ndarray  # variance of T between chains over that within; 1 if all is well
     halves: np.ndarray  # (2 · chains, q), T of the first halves of all chains, and of the second
-    by_process: np.ndarray = np.False_  # whether that is an average by a process, not T
-    sd: np.ndarray = np.nan  # the standard deviation of f by a process
-    by_gradients: np.ndarray = np.False_  # whether that is by gradients of the log-density
+    by: np.ndarray = ""  # which correction it is by, as rows of a summary are called
+    sd: np.ndarray = np.nan  # the standard deviation of f where an average is approximate
 
-
-def best_of(several):
-    """Return Corrected averages of which each is that with the smallest error."""
-    best = several[0]
-    for own in several[1:]:
-        is_other = own.is_better & ~(best.is_better & (best.mcse <= own.mcse))
-        best = Corrected(*(np.where(is_other, b, a) for a, b in zip(best, own, strict=True)))
-    return best
+    @property
+    def is_approximate(self):
+        """Whether no chain tells how good an average is."""
+        return ~np.isnan(self.sd)
 
 
 def coefficients(a, x, common):

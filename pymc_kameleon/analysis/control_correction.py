@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.analysis.batches import MOST_BATCHES, batch_means, combined
-
-LEAST_DRAWS = 50
-"""Draws of each chain, at least, if averages are to be corrected."""
+from pymc_kameleon.analysis.batches import LEAST_DRAWS, MOST_BATCHES, batch_means, combined
+from pymc_kameleon.analysis.corrections import Correction, NotCorrected
+from pymc_kameleon.step.groups import CONTROL_VARIATES
 
 BLOCK_SIZE, LEAST_BLOCKS = 20, 10
 """Successive draws of which means are taken for θ; and how many such blocks of the other chains
@@ -33,6 +32,15 @@ below which it counts as 0; and what is added to a standard deviation that may b
 
 COLLINEAR = 1e-4
 """The same share for controls: in one dimension those of u² and r² differ by noise only."""
+
+
+def by_control_variates(result):
+    """Return the Correction by control variates."""
+    if result.group != CONTROL_VARIATES:
+        raise NotCorrected("")
+    if not are_enough(kept := kept_of(result.kept, result.learned)):
+        raise NotCorrected("there are too few chains or draws, or a parameter never moved")
+    return Correction(lambda f: controlled(f.values, kept))
 
 
 class Kept(NamedTuple):

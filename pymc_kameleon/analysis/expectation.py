@@ -93,9 +93,9 @@ def expectation(dt, function, model=None):
         return draws.at(x, function, used).reshape(len(x), -1)
 
     is_known = draws.can_correct(used) == used and draws.is_of_each_draw(values, at)
-    found, r_hat, apart, by_process = _averaged(draws, values, at if is_known else None)
+    found, r_hat, apart, are_enough = _averaged(draws, values, at if is_known else None)
     names = elements("the function", shape)
-    warn_of_few_events(names, values, by_process)
+    warn_of_few_events(names, values, are_enough)
     sd = np.fmax(values.std(axis=(0, 1)), found.mcse * found.ess**0.5)  # of few draws it is less
     warn_of_unknown(names, sd, found.mcse, draws)
     if draws.should_be_corrected:
@@ -104,7 +104,7 @@ def expectation(dt, function, model=None):
 
 
 def _averaged(draws, values, function):
-    """Return the Expectation of q functions, R-hat, how far chains are apart, and `by_process`."""
+    """Return the Expectation of q functions, R-hat, disagreements, and which are approximate."""
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         mcse, ess = (
             np.where(np.ptp(values, axis=(0, 1)) > 0, of(values, 0, 1, method="mean"), np.nan)
@@ -113,17 +113,14 @@ def _averaged(draws, values, function):
         r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
     found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
     plain = found, r_hat, np.zeros(values.shape[2]), np.zeros(values.shape[2], bool)
-    if not draws.can_be_corrected or not np.isfinite(values).all():
-        return plain
-    better = draws.corrected(values, function)
-    if better is None:
+    if not np.isfinite(values).all() or (better := draws.corrected(values, function)) is None:
         return plain
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = values.var(axis=(0, 1)) / better.mcse**2
-        ess = np.where(better.by_process, (better.sd / better.mcse) ** 2, ess)
+        ess = np.where(better.is_approximate, (better.sd / better.mcse) ** 2, ess)
     pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
     found = Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))
     own = batches.r_hat(better.halves, values)
-    own = np.where(better.by_process, np.nan, own)  # which no chain tells
+    own = np.where(better.is_approximate, np.nan, own)  # which no chain tells
     r_hat = np.where(better.is_better, own, r_hat)
-    return found, r_hat, better.disagreement * better.is_better, better.by_process
+    return found, r_hat, better.disagreement * better.is_better, better.is_approximate

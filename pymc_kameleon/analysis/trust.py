@@ -7,6 +7,7 @@ from math import ceil
 import numpy as np
 from arviz_stats.base import array_stats
 
+from pymc_kameleon.analysis.batches import ROUNDING
 from pymc_kameleon.step.messages import some
 from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS, longest_rejection
 
@@ -23,9 +24,6 @@ HIGH_ERROR = 0.1
 """Standard error, in standard deviations, above which a mean or a standard deviation is told to be
 known badly: that of the mean of 100 independent draws. Twice as much is a fifth."""
 
-ROUNDING = 1e-12
-"""Standard deviation of equal draws, at most, as a share of their mean."""
-
 FEW_EVENTS = 20
 """Independent events from which the standard error of their frequency is to be trusted."""
 
@@ -33,13 +31,13 @@ LEAST_FOR_TAILS = 100
 """Draws of all chains, at least, if tails are to be fitted."""
 
 
-def warn_of_few_events(names, values, by_process):
+def warn_of_few_events(names, values, are_enough):
     """Warn of averages on which a few draws decide, as of probabilities of what is rare.
 
-    Those `by_process` (q,) have draws enough; others of values (chains, draws, q) may not.
+    Some (q,) `are_enough` all the same; others of values (chains, draws, q) may not be.
     """
     events = independent_events(values)
-    few = np.flatnonzero((events < FEW_EVENTS) & ~by_process)
+    few = np.flatnonzero((events < FEW_EVENTS) & ~are_enough)
     if few.size == 0:
         return
     few = few[np.argsort(events[few], kind="stable")]
@@ -58,7 +56,7 @@ def warn_of_few_events(names, values, by_process):
 
 def warn_of_unknown(names, sd, mcse, draws):
     """Warn of averages, of these errors and sd (q,), that few evaluations hardly tell."""
-    if draws.known is None:
+    if not draws.of_few_evaluations:
         return
     unknown = ~(mcse < LARGE_ERROR * sd) & (sd > 0)
     if unknown.any():
@@ -84,7 +82,7 @@ def warn_of_high_errors(table, draws):
         return
     with np.errstate(divide="ignore", invalid="ignore"):
         of_mean, of_sd = (table[name].to_numpy() / sd for name in ("mcse_mean", "mcse_sd"))
-    if draws.known is not None:
+    if draws.of_few_evaluations:
         of_mean = np.where(of_mean < LARGE_ERROR, of_mean, np.nan)
     errors = np.concatenate([of_mean, of_sd])
     high = np.flatnonzero(errors > HIGH_ERROR)
@@ -98,9 +96,9 @@ def warn_of_high_errors(table, draws):
         "a standard deviation, and twice that is nothing rare. %s.",
         some([labels[i] for i in high]),
         worst,
-        f"Draw {ceil((worst / HIGH_ERROR) ** 2)} times as long"
-        if draws.known is None
-        else "Raise max_evaluations",
+        "Raise max_evaluations"
+        if draws.of_few_evaluations
+        else f"Draw {ceil((worst / HIGH_ERROR) ** 2)} times as long",
     )
 
 
@@ -125,9 +123,9 @@ def warn_of(dt, names, values, r_hat, draws, apart):
     reasons, k = [], pareto_k(values)
     if stuck := _longest_rejection(dt):
         reasons.append(f"a chain was stuck for {stuck} draws in a row")
-    close = draws.certificate
-    if close is not None and close.ess_share < POOR_SHARE:
-        reasons.append(f"the {draws.approximation} is poor ({close.in_words()})")
+    for by, one in draws.corrections.items():
+        if one.certificate is not None and one.certificate.ess_share < POOR_SHARE:
+            reasons.append(f"the {by.removeprefix('by_')} is poor ({one.certificate.in_words()})")
     for measured, limit, sign in (
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
         (apart, CHAINS_APART, "corrected averages of {} differ between chains"),

@@ -99,7 +99,7 @@ def zero_variance(f, controls):
     if controls.are_doubtful:
         least = np.maximum(least, (a - x).reshape(-1, q).var(axis=0) / a[..., 0].size)
     found = combined(a, x, coefficients(a, x, 0.0), np.bincount(batches), least, 0.0)
-    return found._replace(is_better=found.is_better & (found.gain > 1), by_gradients=np.True_)
+    return found._replace(is_better=found.is_better & (found.gain > 1))
 
 
 # ---- steps --------------------------------------------------------------------------------------

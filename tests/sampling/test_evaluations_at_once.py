@@ -17,12 +17,11 @@ from runs import DRAWN, QUIET, assert_same, job_of, messages
 from simulated import banana, bend, simulator
 
 import pymc_kameleon as pk
-from pymc_kameleon.analysis.draws_of_result import Draws
+from pymc_kameleon.analysis.surrogate_correction import moves_of
 from pymc_kameleon.model.failures import OnFailure
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains, superchains_of
 from pymc_kameleon.samplers.surrogate import initial_search
 from pymc_kameleon.samplers.surrogate.active import search as active
-from pymc_kameleon.samplers.surrogate.moves import moves_of
 from pymc_kameleon.sampling.first_way import FirstWay
 from pymc_kameleon.sampling.outcome import Finish
 from pymc_kameleon.step.job import evaluate
@@ -364,21 +363,17 @@ def test_nested_r_hat_is_arviz_own(alone):
 def test_corrections_take_a_superchain_for_a_chain(alone):
     """Unless its chains move by surrogates that differ. Its draws are one after another."""
     dt = alone[0]
-    draws = Draws(dt, None)
-    assert draws._size == 4
-    kept = dt["surrogate_moves"].to_dataset()
-    apart = moves_of(kept, dt["learned"].to_dataset())
-    moves = draws.moves
-    assert len(moves.parameters) == len(moves.log_s) == len(moves.seen) == 4
-    np.testing.assert_array_equal(moves.seen[moves.row, moves.draw, :2], apart.end)
+    of = dt["surrogate_moves"].to_dataset(), dt["learned"].to_dataset()
+    apart, moves = moves_of(*of), moves_of(*of, 4)
+    assert len(moves.parameters) == 4
     x = dt["posterior"]["x"].transpose("chain", "draw", ...).values
-    ends = x.reshape((*moves.seen.shape[:2], 2))[moves.row, moves.draw]
+    ends = x.reshape(4, -1, 2)[moves.row, moves.draw]
     accepted = (x[apart.row, apart.draw] == apart.end).all(axis=1)
     np.testing.assert_array_equal((ends == moves.end).all(axis=1), accepted)
     assert accepted.any()
     np.testing.assert_allclose(moves.log_w, apart.log_w, atol=1e-6)
-    apart.parameters[5].mean[:] += 1
-    assert apart.joined(4) is None
+    of[1]["mean"][5] += 1
+    assert len(moves_of(*of, 4).parameters) == 16
 
 
 def test_nested_r_hat_sees_chains_that_stay_where_they_began():

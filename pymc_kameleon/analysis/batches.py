@@ -120,11 +120,10 @@ def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
     variance = shown + common + np.minimum(unseen**2, before)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain, disagreement = before / variance, between / within
-    is_better = (b > 0).any(axis=0) & (variance > 0)
     mean = chains.mean(axis=0) + np.clip(beyond, -np.sqrt(before), np.sqrt(before))
-    return Corrected(
-        mean, np.sqrt(variance), gain, is_better, disagreement, _halves(mixed, lengths)
-    )
+    mcse, halves = np.sqrt(variance), _halves(mixed, lengths)
+    is_better = (b > 0).any(axis=0) & (mcse > ROUNDING * np.abs(mean))
+    return Corrected(mean, mcse, gain, is_better, disagreement, halves)
 
 
 def _halves(batches, lengths):

@@ -29,7 +29,8 @@ FAR = 1.75
 
 
 LEAST_MOVES = 2
-"""Moves of each chain, at least, each of which stops at many places."""
+"""Moves of each chain, at least. With two of 128 stops each, averages were worth 1.0 to 2.7 times
+the draws (200 runs of four chains, three emulators). Errors of means hold: rms z is 0.9 to 1.4."""
 
 
 def by_emulator(result):

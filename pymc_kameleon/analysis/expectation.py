@@ -7,7 +7,7 @@ from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis import batches
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite
-from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events, warn_of_unknown
+from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events, warn_of_high_errors
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.result.opening import opened
 
@@ -97,7 +97,7 @@ def expectation(dt, function, model=None):
     names = elements("the function", shape)
     warn_of_few_events(names, values, are_enough)
     sd = np.fmax(values.std(axis=(0, 1)), found.mcse * found.ess**0.5)  # of few draws it is less
-    warn_of_unknown(names, sd, found.mcse, draws)
+    warn_of_high_errors(names, sd, found.mcse, draws)
     if draws.should_be_corrected:
         warn_of(dt, names, values, r_hat, draws, apart)
     return Expectation(*(part.reshape(shape)[()] for part in found))

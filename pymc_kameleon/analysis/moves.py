@@ -6,15 +6,8 @@ Symbols: as in samplers/surrogate/metropolis.py; w = π/s.
 from typing import NamedTuple
 
 import numpy as np
-from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis.corrections import Correction, NotCorrected
-
-NO_TAIL_SD = 0.03
-"""Standard deviation of log w up to which there is no tail to speak of."""
-
-LEAST_OF_TAIL = 25
-"""Moves from which ArviZ smooths a tail."""
 
 
 class Moves(NamedTuple):
@@ -45,9 +38,6 @@ class Certificate(NamedTuple):
     ----------
     ess_share : float
         (Σw)²/(nΣw²), of n moves: 1 if s is the posterior.
-    pareto_k : float
-        Shape of the tail of w, by Pareto-smoothed importance sampling; NaN if all are equal,
-        or few.
     sd_log_w : float
         Standard deviation of log w, where it is finite.
     accept_prob : float
@@ -55,7 +45,6 @@ class Certificate(NamedTuple):
     """
 
     ess_share: float
-    pareto_k: float
     sd_log_w: float
     accept_prob: float
 
@@ -63,10 +52,8 @@ class Certificate(NamedTuple):
         """Return it as text."""
         if np.isnan(self.sd_log_w):
             return "all of its moves ended where the log-density is not finite"
-        has_tail = np.isfinite(self.pareto_k)
-        tail = f" their Pareto k {self.pareto_k:.2f}," if has_tail else ""
         return (
-            f"effective share of the weights π/s {self.ess_share:.2f},{tail} sd of log(π/s) "
+            f"effective share of the weights π/s {self.ess_share:.2f}, sd of log(π/s) "
             f"{self.sd_log_w:.2f}, mean acceptance {self.accept_prob:.2f}"
         )
 
@@ -76,13 +63,10 @@ def certificate(moves):
     log_w = moves.log_w
     finite = np.isfinite(log_w)
     if not finite.any() or (log_w == np.inf).any():  # where s is 0, and π is not, is the worst case
-        return Certificate(0.0, np.nan, np.nan, float(moves.accept_prob.mean()))
+        return Certificate(0.0, np.nan, float(moves.accept_prob.mean()))
     w = np.exp(np.where(finite, log_w, -np.inf) - log_w[finite].max())
-    has_tail = np.count_nonzero(finite) >= LEAST_OF_TAIL and log_w[finite].std() > NO_TAIL_SD
-    k = array_stats.psislw(log_w[finite])[1] if has_tail else np.nan
     return Certificate(
         float(w.sum() ** 2 / (len(w) * np.square(w).sum())),
-        float(k),
         float(log_w[finite].std()),
         float(moves.accept_prob.mean()),
     )

@@ -14,13 +14,12 @@ from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
 from scipy.stats import norm
 
-from pymc_kameleon.analysis.batches import Corrected, r_hat
+from pymc_kameleon.analysis.batches import ROUNDING, Corrected, r_hat
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
 from pymc_kameleon.analysis.trust import (
     warn_of,
     warn_of_few_events,
     warn_of_high_errors,
-    warn_of_unknown,
 )
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
@@ -142,10 +141,16 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
             r_hat = np.where(nested_high, nested, np.where(high, r_hat, np.nan))
         r_hat = np.where(is_approximate, np.nan, r_hat)  # which no chain tells
         warn_of(dt, list(table.index), values, r_hat, draws, apart)
-    sd, mcse = table["sd"].to_numpy(), table["mcse_mean"].to_numpy()
-    warn_of_unknown(list(table.index), sd, mcse, draws)
     _keep_means_in_intervals(table, plain)
-    warn_of_high_errors(table, draws)
+    if (table["sd"] <= ROUNDING * table["mean"].abs()).all():
+        _log.warning(
+            "All draws are equal, of each variable: it is a constant, or no proposal was accepted. "
+            "Then they say nothing about the posterior. Draw longer, or raise max_evaluations."
+        )
+    else:
+        labels = [f"{what} of {name}" for what in ("mean", "sd") for name in table.index]
+        errors = table[["mcse_mean", "mcse_sd"]].to_numpy().T.ravel()
+        warn_of_high_errors(labels, np.tile(table["sd"], 2), errors, draws)
     warn_of_few_events(list(table.index), values, is_approximate)
     if is_number:
         return table.round(round_to)
@@ -285,9 +290,6 @@ def _scores():
 
 
 SCORES = _scores()
-
-ROUNDING = 1e-9
-"""Scores that differ by no more are the same: those of distances, of both ends."""
 
 
 def _put(table, rows, columns, values):

@@ -56,7 +56,8 @@ so many centres take as long as all else."""
 
 
 LEAST_MOVES = 8
-"""Moves of each chain, at least, if averages are to be corrected."""
+"""Moves of each chain, at least. With two to six, errors of a probability were 1.6 to 3.7 times too
+small (150 runs of four chains on a normal), and with eight 1.1 times."""
 
 
 def by_surrogate(result):

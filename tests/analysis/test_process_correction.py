@@ -307,4 +307,5 @@ def test_what_is_not_known_is_said(result, caplog, monkeypatch):
     monkeypatch.setattr("pymc_kameleon.analysis.process_correction.LEAST_EFFECTIVE", np.inf)
     table = pk.summary(result)
     assert table["mcse_mean"].isna().all()
-    assert "too few for the average of x[0]" in caplog.text
+    assert "known badly, as by few draws: mean of x[0]" in caplog.text
+    assert "error is unknown. Raise max_evaluations" in caplog.text

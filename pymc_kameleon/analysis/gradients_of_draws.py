@@ -41,8 +41,8 @@ PART, SECONDS_TO_SHOW = 200, 3.0
 LONG_TAIL = 0.7
 """Pareto k of the tails of a coordinate, at most."""
 
-LEAST_P, DOUBTFUL_P = 1e-5, 1e-3
-"""Probability of the means of controls below which these are not used, or doubtful."""
+LEAST_P = 1e-5
+"""Probability of the means of controls below which these are not used."""
 
 SAME_LOGP, ROUNDINGS = 1e-5, 100
 """Standard deviation of what log π at the draws differs from what the sampler has kept of it, and
@@ -103,13 +103,12 @@ def controls_by_gradients(dt, posterior, model):
     controls = controls_of(position, gradient)
     if not controls.sizes:
         raise NotCorrected("there are too few draws for so many parameters")
-    p = probability_of_means(controls.values[..., : 3 * position.shape[2]])
-    if not p > LEAST_P:
+    if not probability_of_means(controls.values[..., : 3 * position.shape[2]]) > LEAST_P:
         raise NotCorrected(
             "controls whose means are 0 have others at these draws: the model is another one, the "
             "draws were selected, or have not converged, or its density does not fall off"
         )
-    return controls._replace(are_doubtful=p < DOUBTFUL_P)
+    return controls
 
 
 def _check_draws(dt, posterior):

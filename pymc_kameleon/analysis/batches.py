@@ -39,7 +39,6 @@ class Corrected(NamedTuple):
     mcse: np.ndarray  # its standard error
     gain: np.ndarray  # variance of A over that of T, both as estimated here
     is_better: np.ndarray  # whether any b is above 0, and the error is known; if not, A is as good
-    disagreement: np.ndarray  # variance of T between chains over that within; 1 if all is well
     halves: np.ndarray  # (2 · chains, q), T of the first halves of all chains, and of the second
     by: np.ndarray = ""  # which correction it is by, as rows of a summary are called
     sd: np.ndarray = np.nan  # the standard deviation of f where an average is approximate
@@ -114,16 +113,15 @@ def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
     """
     mixed = (1 - b)[:, None] * a + b[:, None] * x
     chains = np.average(mixed, axis=1, weights=lengths)
-    within, between = _variances(mixed, chains)
-    before = np.maximum(*_variances(a, np.average(a, axis=1, weights=lengths)))
-    shown = np.maximum(np.maximum(within, between), least)
+    before = _variance(a, np.average(a, axis=1, weights=lengths))
+    shown = np.maximum(_variance(mixed, chains), least)
     variance = shown + common + np.minimum(unseen**2, before)
     with np.errstate(divide="ignore", invalid="ignore"):
-        gain, disagreement = before / variance, between / within
+        gain = before / variance
     mean = chains.mean(axis=0) + np.clip(beyond, -np.sqrt(before), np.sqrt(before))
     mcse, halves = np.sqrt(variance), _halves(mixed, lengths)
     is_better = (b > 0).any(axis=0) & (mcse > ROUNDING * np.abs(mean))
-    return Corrected(mean, mcse, gain, is_better, disagreement, halves)
+    return Corrected(mean, mcse, gain, is_better, halves)
 
 
 def _halves(batches, lengths):
@@ -141,8 +139,8 @@ def r_hat(halves, f):
         return np.sqrt(1 + halves.var(axis=0, ddof=1) / within)
 
 
-def _variances(batches, chains):
-    """Return the variances of the mean by batch means and by chains' means, each (q,)."""
+def _variance(batches, chains):
+    """Return the variance (q,) of the mean: by means of batches or of chains, the larger one."""
     n = batches.shape[0] * batches.shape[1]
     within = batches.reshape(n, -1).var(axis=0, ddof=1) / n
-    return within, chains.var(axis=0, ddof=1) / len(chains)
+    return np.maximum(within, chains.var(axis=0, ddof=1) / len(chains))

@@ -116,7 +116,7 @@ def with_approximate(best, own, values):
             of_one = values.std(axis=(0, 1)) / np.sqrt(len(values))
             error = np.where(is_alone, np.fmin(error, np.hypot(of_one, mean - of_draws)), error)
             of_one, one = np.where(is_alone, of_one, np.inf), np.ones(q)
-            best = Corrected(of_draws, of_one, one, one > 0, one, own.halves, np.full(q, ""))
+            best = Corrected(of_draws, of_one, one, one > 0, own.halves, np.full(q, ""))
         mcse = best.mcse * np.where(best.is_better, 1, np.sqrt(best.gain))
         # Draws that have missed a tail agree too well.
         counted = values.shape[0] * values.shape[1] * np.where(best.is_better, best.gain, 1)
@@ -134,7 +134,6 @@ def with_approximate(best, own, values):
         mcse=np.where(variance < np.inf, np.sqrt(variance), np.nan),
         gain=np.where(np.isfinite(gain) & (gain > 0), gain, 1),
         is_better=is_own | best.is_better,
-        disagreement=np.where(is_own, 1, best.disagreement),
         by=np.where(is_own, own.by, best.by),
         sd=np.where(is_own, sd, np.nan),
     )

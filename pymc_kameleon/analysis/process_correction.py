@@ -61,7 +61,7 @@ def by_process(result):
             with np.errstate(all="ignore"):
                 mean, error, sd = known.averages(f.at, max(1, NUMBERS_PER_PART // q))
         one, halves = np.ones(q), np.full((2, q), np.nan)
-        return Corrected(mean, error, one, np.full(q, is_believed), one, halves, sd=sd)
+        return Corrected(mean, error, one, np.full(q, is_believed), halves, sd=sd)
 
     draws = evenly(known.draws, MANY) if is_believed else None
     return Correction(batches, is_anew=True, is_approximate=True, draws=draws)

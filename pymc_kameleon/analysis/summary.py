@@ -127,7 +127,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     constant = np.ptp(values, axis=(0, 1)) == 0
     _put(table, constant, ["mcse_mean", "mcse_sd", "ess"], np.nan)
     plain = table.copy()
-    apart, by, is_approximate = _correct(table, draws, chosen, values, ci_prob, ci_kind)
+    by, is_approximate = _correct(table, draws, chosen, values, ci_prob, ci_kind)
     for name, one in draws.corrections.items():
         table.attrs[name] = table.index[by == name].tolist()
         if one.certificate is not None:
@@ -140,7 +140,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
             high, nested_high = are_high(r_hat, nested, numbers, values.shape[1])
             r_hat = np.where(nested_high, nested, np.where(high, r_hat, np.nan))
         r_hat = np.where(is_approximate, np.nan, r_hat)  # which no chain tells
-        warn_of(dt, list(table.index), values, r_hat, draws, apart)
+        warn_of(dt, list(table.index), values, r_hat, draws)
     _keep_means_in_intervals(table, plain)
     if (table["sd"] <= ROUNDING * table["mean"].abs()).all():
         _log.warning(
@@ -161,10 +161,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
 
 def _correct(table, draws, chosen, values, ci_prob, ci_kind):
-    """Put corrected numbers into the table; return how far chains are apart, by row.
-
-    And what corrects the mean, and whether that is approximate.
-    """
+    """Put corrected numbers into the table; return by what means are, and which are approximate."""
     sizes = [variable[0, 0].size for variable in chosen.values()]
     names = draws.can_correct(list(chosen))
     known = np.repeat([name in names for name in chosen], sizes)
@@ -172,8 +169,7 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
     varies = np.isfinite(values).all(axis=(0, 1)) & (np.ptp(values, axis=(0, 1)) > 0)
     varies &= bool(draws.corrections)
     place = np.cumsum(known) - 1
-    n = len(table)
-    told = np.zeros(n), np.full(n, "", object), np.zeros(n, bool)
+    told = np.full(len(table), "", object), np.zeros(len(table), bool)
     for own, is_known in _blocks_of(known, varies, values[..., 0].size):
 
         def columns_at(x, own=own):
@@ -263,8 +259,7 @@ class _Block:
             if not has_atoms(self.values[..., j]):
                 ends = interval(self.grid[:, j], shares[:, j], ci_prob, ci_kind)
                 _put(table, rows[[j]], table.columns[2:4], ends)
-        apart = np.maximum(mean.disagreement * better, square.disagreement * fine)
-        return apart, np.where(better, mean.by, ""), mean.is_approximate
+        return np.where(better, mean.by, ""), mean.is_approximate
 
     def r_hat(self, below, means):
         """Return R-hat (q,) of F over halves of chains, (2 · chains, GRID · q).

@@ -13,9 +13,9 @@ from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS, longest_r
 
 _log = logging.getLogger("pymc_kameleon")
 
-POOR_SHARE, CHAINS_APART, LONG_TAIL = 0.3, 10.0, 0.5
-"""Share of effective weights, variance between chains over that within, and Pareto k of the draws,
-beyond which errors are not to be trusted: with a larger k the variance is infinite."""
+POOR_SHARE, LONG_TAIL = 0.3, 0.5
+"""Share of effective weights, and Pareto k of the draws, beyond which errors are not to be trusted:
+with a larger k the variance is infinite."""
 
 HIGH_ERROR = 0.1
 """Standard error, in standard deviations, above which a mean or a standard deviation is told to be
@@ -82,11 +82,10 @@ def independent_events(values):
     return events
 
 
-def warn_of(dt, names, values, r_hat, draws, apart):
+def warn_of(dt, names, values, r_hat, draws):
     """Warn of these signs, for q quantities with these `names` and values (chains, draws, q).
 
-    `r_hat` (q,) is that of these, or of corrected averages, whose variance between chains over that
-    within them is `apart` (q,).
+    `r_hat` (q,) is that of these, or of corrected averages.
     """
     reasons, k = [], pareto_k(values)
     if stuck := _longest_rejection(dt):
@@ -96,7 +95,6 @@ def warn_of(dt, names, values, r_hat, draws, apart):
             reasons.append(f"the {by.removeprefix('by_')} is poor ({one.certificate.in_words()})")
     for measured, limit, sign in (
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
-        (apart, CHAINS_APART, "corrected averages of {} differ between chains"),
         (k, LONG_TAIL, "{} has a long tail, and maybe no variance (Pareto k {:.2f})"),
     ):
         if (measured > limit).any():

@@ -18,7 +18,6 @@ from pymc_kameleon.analysis import (
     recomputed,
     summary,
     surrogate_correction,
-    trust,
 )
 from pymc_kameleon.analysis.moves import Certificate, Moves, certificate
 from pymc_kameleon.core.arrays import allocate
@@ -689,12 +688,3 @@ def test_signs_that_errors_are_too_small_are_told(step, result, caplog, monkeypa
 def test_rare_events_and_squares_have_no_long_tail(function, step, result, caplog):
     pk.expectation(result, function, step.model)
     assert messages(caplog, logging.WARNING) == []
-
-
-@pytest.mark.slow
-def test_chains_that_differ_are_told(step, result, caplog, monkeypatch):
-    monkeypatch.setattr(trust, "CHAINS_APART", 1e-3)
-    pk.summary(result, ["y"], model=step.model)
-    pk.expectation(result, lambda v: v["y"], step.model)
-    for said, name in zip(messages(caplog, logging.WARNING), ("y", "the function"), strict=True):
-        assert f"corrected averages of {name} differ between chains" in said

@@ -123,15 +123,13 @@ def fixed(mean, error, sd=(1.0, 1.0), is_believed=True):
     """Averages of two functions by a process."""
     mean, error, sd, one = np.array(mean), np.array(error), np.array(sd), np.ones(2)
     believed, halves = np.full(2, is_believed), np.full((2, 2), np.nan)
-    return Corrected(mean, error, one, believed, one, halves, "by_process", sd)
+    return Corrected(mean, error, one, believed, halves, "by_process", sd)
 
 
 def by_moves(mean, mcse, is_better=True):
     n = len(mean)
     halves = np.zeros((2, n))
-    return Corrected(
-        np.array(mean), np.array(mcse), np.full(n, 4.0), np.full(n, is_better), np.ones(n), halves
-    )
+    return Corrected(np.array(mean), np.array(mcse), np.full(n, 4.0), np.full(n, is_better), halves)
 
 
 VALUES = np.random.default_rng(0).standard_normal((2, 50, 2))

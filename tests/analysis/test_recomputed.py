@@ -353,9 +353,9 @@ def test_the_interval_of_a_row_holds_its_mean(result, monkeypatch):
     correct = pk.analysis.summary._correct
 
     def wrongly(table, *others):
-        apart = correct(table, *others)
+        told = correct(table, *others)
         table.loc["t", "mean"] += 100
-        return apart
+        return told
 
     monkeypatch.setattr(pk.analysis.summary, "_correct", wrongly)
     table = pk.summary(result, ["t", "w"], round_to="none")

@@ -15,15 +15,30 @@ from pymc_kameleon.approximation.chain import u_of, x_of
 from pymc_kameleon.approximation.records import MOST_REMEMBERED
 from pymc_kameleon.core.arrays import allocate, bools, copy_arrays, floats, integers
 from pymc_kameleon.core.chain import Algorithm
-from pymc_kameleon.core.history import History, record
+from pymc_kameleon.core.history import History
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
-from pymc_kameleon.core.metropolis import accept
-from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
-from pymc_kameleon.core.target import log_density
+from pymc_kameleon.core.scaling import ScaleTuning, best_scale
+from pymc_kameleon.samplers.approximation.moves import (
+    BY_S,
+    REFERENCE,
+    WALK,
+    Kept,
+    accept_move,
+    adapt_to_move,
+    begin_move,
+    fits_while_tuning,
+    keep_move,
+    log_t,
+    look,
+    mean_of_tally,
+    note_move,
+    reference_from,
+    walk_from,
+)
 from pymc_kameleon.samplers.surrogate import emulator, learning, modes, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
-from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
+from pymc_kameleon.samplers.surrogate.density import log_surrogate
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.evaluations import (
     Reused,
@@ -33,27 +48,16 @@ from pymc_kameleon.samplers.surrogate.evaluations import (
 from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
 from pymc_kameleon.samplers.surrogate.modes import Found, draw_of_modes, log_of_modes
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
-from pymc_kameleon.samplers.surrogate.proposal import (
-    Parameters,
-    inner_chain,
-    reference_from,
-    walk_from,
-)
+from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_chain
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import checked_bool
 from pymc_kameleon.step.pooling import in_the_same_place
 
-WALK, REFERENCE, SURROGATE, WIDE = range(4)
-"""Kinds of moves; the last is by a power of the surrogate, which is wider."""
+WIDE = BY_S + 1
+"""The kind of a move by a power of the surrogate, which is wider."""
 MOVES = "walk", "reference", "surrogate", "wide"  # in a result
-
-LOOK = -1
-"""The kind of a transition that only evaluates a point, while tuning."""
-
-FIT_GROWTH = 1.2
-"""Factor by which the draws of tuning grow from one fit to the next."""
 
 
 class State(NamedTuple):
@@ -122,13 +126,14 @@ def transition(target, state, parameters, work, rng):
     Of the inner chain, which is reversible with respect to s^β, that is β(log s(u) − log s(v)) [L].
     """
     surrogate, u, v = parameters.surrogate, state.u, work.v
-    copy(state.x, work.x)
-    copy(u, work.before)
+    begin_move(state, work)
     if parameters.n_looks[0] > 0:
-        return look(target, state, parameters, work)
+        parameters.n_looks[0] -= 1
+        copy(parameters.looks[parameters.n_looks[0]], work.v)
+        x_of(parameters, work.v, work.y)
+        return look(target, state, work)
     r = rng.random()
     log_hastings, log_s = 0.0, np.nan
-    work.is_short[0] = 0
     if r < parameters.shares[WALK]:
         kind = WALK
         work.is_short[0] = walk_from(u, np.exp(parameters.log_scale[0]), v, rng)
@@ -141,10 +146,10 @@ def transition(target, state, parameters, work, rng):
             log_hastings -= log_of_modes(parameters.modes, work.y, work.w)
         else:
             reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
-            log_hastings = log_t(surrogate, u) - log_t(surrogate, v)
+            log_hastings = log_t(u, surrogate.nu[0]) - log_t(v, surrogate.nu[0])
     else:
         r -= parameters.shares[WALK] + parameters.shares[REFERENCE]
-        kind = SURROGATE if r < parameters.shares[SURROGATE] else WIDE
+        kind = BY_S if r < parameters.shares[BY_S] else WIDE
         power = parameters.power[0] if kind == WIDE else 1.0
         if np.isnan(state.log_s[0]):
             state.log_s[0] = log_surrogate(surrogate, u, work.distances)
@@ -152,24 +157,12 @@ def transition(target, state, parameters, work, rng):
         log_s = inner_chain(parameters, work, state.log_s[0], power, rng)
         log_hastings = power * (state.log_s[0] - log_s)
     work.kind[0] = kind
-    return accept_move(target, state, parameters, work, log_hastings, log_s, rng)
+    return accept_proposal(target, state, parameters, work, log_hastings, log_s, rng)
 
 
 @jit
-def look(target, state, parameters, work):
-    """Evaluate the point that is to be looked at next, and stay."""
-    parameters.n_looks[0] -= 1
-    copy(parameters.looks[parameters.n_looks[0]], work.v)
-    work.kind[0], work.is_short[0], work.evaluated[0] = LOOK, 0, True
-    x_of(parameters, work.v, work.y)
-    work.logp_y[0] = log_density(target, work.y)
-    state.move[:] = np.nan
-    return 0.0, False
-
-
-@jit
-def accept_move(target, state, parameters, work, log_hastings, log_s, rng):
-    """Evaluate the proposal work.v, unless nothing moved, and accept or reject it."""
+def accept_proposal(target, state, parameters, work, log_hastings, log_s, rng):
+    """Accept or reject the proposal work.v, unless nothing moved."""
     moved = False
     for i in range(state.u.size):
         moved |= work.v[i] != state.u[i]
@@ -179,25 +172,11 @@ def accept_move(target, state, parameters, work, log_hastings, log_s, rng):
     work.logp_y[0] = state.logp[0]
     if moved:
         x_of(parameters, work.v, work.y)
-        work.logp_y[0] = log_density(target, work.y)
-        accept_prob, accepted = accept(target, state, work.y, work.logp_y[0], log_hastings, rng)
+        accept_prob, accepted = accept_move(target, state, work, log_hastings, rng)
         if accepted:
-            copy(work.v, state.u)
             state.log_s[0] = log_s
-    note_move(state, work, accept_prob, work.kind[0] == SURROGATE)
+    note_move(state, work, accept_prob, work.kind[0] == BY_S)
     return accept_prob, accepted
-
-
-@jit
-def note_move(state, work, accept_prob, corrects):
-    """Count a move from work.x to work.y, and take it down; averages are corrected by some."""
-    d, tally = state.x.size, state.tally[work.kind[0]]
-    tally[0] += accept_prob
-    tally[1] += 1.0
-    copy(work.x, state.move[:d])
-    copy(work.y, state.move[d : 2 * d])
-    state.move[2 * d] = work.logp_y[0]
-    state.move[2 * d + 1] = accept_prob if corrects else np.nan
 
 
 @jit
@@ -213,38 +192,12 @@ def derived(state, parameters, work):
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
     """Remember the move, and tune the scale of the walk; all else is learned in Python."""
-    d, kind = state.x.size, work.kind[0]
-    copy(work.x, tuning.row[:d])
-    copy(work.y, tuning.row[d : 2 * d])
-    tuning.row[2 * d] = work.logp_y[0]
-    tuning.row[2 * d + 1] = accept_prob
-    record(tuning.moves, tuning.row)
-    if kind == WALK and not work.is_short[0]:
-        eta = gain(GOOD_GUESS + tuning.n_walks[0])
-        tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, eta)
-        tuning.n_walks[0] += 1
-    tuning.t[0] += 1
+    adapt_to_move(state, parameters, tuning, work, accept_prob)
     if work.evaluated[0] and tuning.remembered.shape[0] > 0:
-        i = tuning.n_remembered[0] % tuning.remembered.shape[0]
+        d, i = state.x.size, tuning.n_remembered[0] % tuning.remembered.shape[0]
         copy(tuning.row[d : 2 * d + 1], tuning.remembered[i])
         tuning.n_remembered[0] += 1
-    if kind == LOOK:
-        return True
-    square = 0.0
-    for i in range(d):
-        square += (work.v[i] - work.before[i]) ** 2
-    tuning.worth[kind, 0] += accept_prob * square / d if accept_prob > 0.0 else 0.0
-    tuning.worth[kind, 1] += 1.0
     return True
-
-
-class Kept(NamedTuple):
-    """What is kept of each draw: its last move."""
-
-    start: floats("d")
-    end: floats("d")
-    end_logp: floats(1)
-    accept_prob: floats(1)
 
 
 class Stats(NamedTuple):
@@ -258,13 +211,9 @@ class Stats(NamedTuple):
 @jit
 def report(state, parameters, stats):
     """Report the acceptance of moves by s, and by t, NaN where none was made; and the last move."""
-    d, kept = state.x.size, stats.kept
-    for own, kind in (stats.surrogate_accept, SURROGATE), (stats.reference_accept, REFERENCE):
-        total, number = state.tally[kind]
-        own[0] = total / number if number > 0 else np.nan
-    copy(state.move[:d], kept.start)
-    copy(state.move[d : 2 * d], kept.end)
-    kept.end_logp[0], kept.accept_prob[0] = state.move[2 * d], state.move[2 * d + 1]
+    stats.surrogate_accept[0] = mean_of_tally(state, BY_S)
+    stats.reference_accept[0] = mean_of_tally(state, REFERENCE)
+    keep_move(state, stats.kept)
     return np.exp(parameters.log_scale[0])
 
 
@@ -340,7 +289,6 @@ class SurrogateMetropolis(KameleonStep):
     needs_exact_logp = "its surrogate is fitted to values that it takes to be exact"
     stats = Stats
     algorithm = Algorithm(transition, adapt, derived, report)
-    n_kinds = len(MOVES)
     learns = "both"
     initial_search = SearchByProcess
     keeps = Keeps(SURROGATE_MOVES)
@@ -349,8 +297,6 @@ class SurrogateMetropolis(KameleonStep):
         {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
         | {"known", "known_exact", "home"}
     )
-    least_between_fits = 1
-    learned_tuning = learning.LEARNED_TUNING
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 
     def __init__(self, vars=None, *, expensive=None, **common):
@@ -386,7 +332,7 @@ class SurrogateMetropolis(KameleonStep):
 
     def _allocate(self, scales, n_tune):
         d = scales.size
-        sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres, "kinds": self.n_kinds}
+        sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres, "kinds": len(MOVES)}
         sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": self._most_of_home + 20}
         known = self.known_before if self._remembers else None
         known = Reused.nothing(d) if known is None else known
@@ -454,17 +400,13 @@ class SurrogateMetropolis(KameleonStep):
 
     def pauses(self):
         """Return the draws of tuning before which the surrogate is fitted anew."""
-        tune, end, ends = self.monitor.tune, self._first_fit(), []
-        while end < 0.9 * (tune - 1):
-            ends.append(end)
-            end = int(FIT_GROWTH * end) + self.least_between_fits
-        return [*ends, tune - 1] if tune > 1 else []
+        return fits_while_tuning(self.monitor.tune, self._first_fit(), 1)
 
     def adopt(self, learned):
         """Take up what was learned, but for what this chain has learned alone since."""
         names = [name for name in self.parameters._fields if name != "log_scale"]
         copy_arrays(learned.parameters, self.parameters, names)
-        copy_arrays(learned.tuning, self.tuning, self.learned_tuning)
+        copy_arrays(learned.tuning, self.tuning, learning.LEARNED_TUNING)
         self.tuning.worth[:] -= learned.tuning.worth  # half of what that was then
 
     def evaluations(self, states, numbers, kept):

@@ -288,6 +288,9 @@ class ApproximationMetropolis(KameleonStep):
         state = allocate(State, sizes, others=np.nan)
         return state, parameters, tuning, allocate(Work, sizes, scratch=scratch)
 
+    def _stat_name(self, field):
+        return field.replace("approximation", self.name_of_s)
+
     def pauses(self):
         """Return the draws of tuning before which s is fitted anew."""
         return moves.fits_while_tuning(self.monitor.tune, 1, LEAST_BETWEEN_FITS)

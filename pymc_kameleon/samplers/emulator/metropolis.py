@@ -123,9 +123,6 @@ class EmulatorMetropolis(ApproximationMetropolis):
         values_of_emulated()
         chains_on_emulated()
 
-    def _stat_name(self, field):
-        return field.replace("approximation", self.name_of_s)
-
     def _problems(self):
         return [
             problems.explain_worth(self.tuning.worth, self._names_of_boxes),

@@ -119,7 +119,7 @@ def compiled():
 
 class QuadraticMetropolis(ApproximationMetropolis):
     name = "quadratic_metropolis"
-    name_of_s = "quadratic"
+    kinds = "walk", "reference", "quadratic"
     initial_search = SearchWithEmulator
     algorithm = algorithm_of(log_quadratic, no_jump, note_nothing)
     keeps = Keeps(EMULATOR_MOVES, {"others": ["run", COORDINATE]})

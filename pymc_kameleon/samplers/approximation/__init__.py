@@ -3,5 +3,5 @@
 ``metropolis``         the sampler: its moves, and how they adapt
 ``fit``                what a fit has, so that s may be of any kind
 ``learning``           when s is fitted, the chain on it, and the shares of moves
-``moves``              what other samplers by an approximation share with it
+``moves``, ``step``    what other samplers by an approximation share with it
 """

@@ -6,27 +6,22 @@ wrong. What s is, a fit decides (fit.py).
 Symbols: as in moves.py; s the approximation, not normalised.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.approximation.chain import Chain, Density, Trajectory, run_chain, u_of, x_of
 from pymc_kameleon.approximation.records import MOST_REMEMBERED
-from pymc_kameleon.core.arrays import allocate, copy_arrays, extended, floats, integers
+from pymc_kameleon.core.arrays import allocate, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
-from pymc_kameleon.core.history import History
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
-from pymc_kameleon.core.scaling import ScaleTuning, best_scale
 from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.samplers.approximation import learning, moves
 from pymc_kameleon.samplers.approximation.fit import Nothing
 from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
-from pymc_kameleon.step.base import KameleonStep
-from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
-
-N_KINDS = 3
-"""Kinds of moves: walks, reference moves and those by s."""
+from pymc_kameleon.samplers.approximation.step import ApproximationStep
+from pymc_kameleon.step.learned import Quantity
 
 NU, ANGLE = 5.0, np.pi / 2
 """Degrees of freedom of the t that reference moves are drawn from, and their angle θ."""
@@ -38,21 +33,13 @@ needed."""
 MOST_KEPT_NUMBERS, LEAST_KEPT = 2**21, 300
 """Numbers of evaluations that a chain remembers, at most; but so many evaluations at least."""
 
-LEAST_BETWEEN_FITS = 2
-"""Draws from one fit to the next while tuning, at least."""
-
-
-class State(NamedTuple):
-    """What the next transition needs, and what it has counted within a draw."""
-
-    x: floats("d")
-    logp: floats(1)
-    u: floats("d")
-    tally: floats(N_KINDS, 2)  # of each kind of move: sum of α, and number
-    move: floats("row")  # the last one: x, y, log π(y), and α, NaN unless it was by s
-    others: floats("stops", "d")  # all stops of the last move's chain on s
-    log_s_end: floats(1)  # log s where it led, NaN unless it was by s
-    noted: floats("noted")  # what the fit notes of the last evaluation
+State = extended(
+    "State",
+    moves.State,
+    others=floats("stops", "d"),  # all stops of the last move's chain on s
+    log_s_end=floats(1),  # log s where it led, NaN unless it was by s
+    noted=floats("noted"),  # what the fit notes of the last evaluation
+)
 
 
 class Found(NamedTuple):
@@ -63,53 +50,35 @@ class Found(NamedTuple):
     looked: integers(1)  # whether mirror images of the best place were looked at
 
 
-class Parameters(NamedTuple):
-    """What tuning decides."""
+Parameters = extended(
+    "Parameters",
+    moves.Parameters,
+    shares=floats(3),  # probabilities of the kinds of moves
+    n_others=integers(1),  # stops that are kept: none while tuning, then all
+    look=floats("d"),  # a point to be evaluated next, while tuning
+    n_looks=integers(1),  # whether there is one
+    s=Chain,  # and more, of the fit
+)
 
-    shares: floats(N_KINDS)  # probabilities of the kinds of moves
-    log_scale: floats(1)  # of the walk, in u
-    mean: floats("d")  # μ
-    factor: floats("d", "d")  # L
-    n_others: integers(1)  # stops that are kept: none while tuning, then all
-    look: floats("d")  # a point to be evaluated next, while tuning
-    n_looks: integers(1)  # whether there is one
-    s: Chain  # and more, of the fit
+Tuning = extended(
+    "Tuning",
+    moves.Tuning,
+    evaluated=floats("kept", "evaluation"),  # rows of z, log π, log s, and what the fit notes
+    n_evaluated=integers(1),
+    n_learned=integers(1),  # how many of these the last fit knew
+    found=Found,
+    choices=Nothing,  # or more, of the fit
+    reused=floats("reused", "widest"),
+)
 
-
-class Tuning(NamedTuple):
-    """What tuning remembers."""
-
-    t: integers(1)
-    n: int
-    scale: ScaleTuning
-    n_walks: integers(1)
-    worth: floats(N_KINDS, 2)  # of each kind of move: sum of α|v − u|²/d, and number
-    moves: History  # rows of x, y, log π(y), α
-    row: floats("row")
-    evaluated: floats("kept", "evaluation")  # rows of z, log π, log s, and what the fit notes
-    n_evaluated: integers(1)
-    n_learned: integers(1)  # how many of these the last fit knew
-    found: Found
-    choices: Nothing  # or more, of the fit
-    reused: floats("reused", "widest")
-
-
-class Work(NamedTuple):
-    """Scratch, and what adaptation wants to know of the last transition."""
-
-    x: floats("d")  # before the move
-    before: floats("d")  # u before the move
-    v: floats("d")
-    y: floats("d")
-    kind: integers(1)
-    is_short: integers(1)
-    evaluated: integers(1)
-    logp_y: floats(1)
-    at: Trajectory
-    scratch: Nothing  # or more
-    origin: floats("d")  # where the chain on s began, in its coordinates
-    end: floats("d")  # the stop that is proposed
-
+Work = extended(
+    "Work",
+    moves.Work,
+    at=Trajectory,
+    scratch=Nothing,  # or more
+    origin=floats("d"),  # where the chain on s began, in its coordinates
+    end=floats("d"),  # the stop that is proposed
+)
 
 Kept = extended("Kept", moves.Kept, end_log_s=floats(1), others=floats("stops", "d"))
 
@@ -229,14 +198,14 @@ def report(state, parameters, stats):
 # ---- the class ----------------------------------------------------------------------------------
 
 
-class ApproximationMetropolis(KameleonStep):
-    """Metropolis by an approximation s; `make_fit` returns the Fit that makes it."""
+class ApproximationMetropolis(ApproximationStep):
+    """Metropolis by an approximation s; `make_fit` returns the Fit that makes it.
 
-    lacks = frozenset({"keep_adapting"})  # an approximation that follows the chain would bias it
-    name_of_s: ClassVar[str]  # in a result
-    needs_exact_logp = "its approximation is fitted to values that it takes to be exact"
+    The last of its three `kinds` of moves says what s is called in a result.
+    """
+
     stats = Stats
-    learns = "both"
+    least_between_fits = 2
     lengths_of_run = frozenset({"points", "top_logp", "draws", "reused", "evaluated"})
     learned_tuning = "choices", "n_learned", "found"  # fields of tuning that chains share
     default_steps_per_draw = staticmethod(lambda d: 1)
@@ -260,66 +229,33 @@ class ApproximationMetropolis(KameleonStep):
 
     def _allocate(self, scales, n_tune):
         d, (s, choices, scratch, reused) = scales.size, self.fit.start(self, scales)
+        sizes, of_parameters, of_tuning = self._for_moves(d, n_tune)
         evaluation = d + 2 + self.fit.n_noted
         most = max(LEAST_KEPT, min(MOST_REMEMBERED, MOST_KEPT_NUMBERS // evaluation))
         kept = min(self.search.most_evaluations() + 1 + n_tune, most)
-        sizes = {"d": d, "row": 2 * d + 2, "noted": self.fit.n_noted, "evaluation": evaluation}
-        sizes |= {"kept": kept, "stops": self.settings["stops"]}
-        sizes |= dict(zip(("reused", "widest"), reused.shape, strict=True))
-        log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
-        tuning = allocate(
-            Tuning,
-            sizes,
-            n=n_tune,
-            scale=scale,
-            moves=History.empty(max(100, min(n_tune, 2000)), 2 * d + 2),
-            choices=choices,
-            reused=reused,
-        )
+        sizes |= {"noted": self.fit.n_noted, "evaluation": evaluation, "kept": kept}
+        sizes |= {"stops": self.settings["stops"]}
+        sizes["reused"], sizes["widest"] = reused.shape
+        parameters = allocate(Parameters, sizes, factor=np.diag(scales), s=s, **of_parameters)
+        tuning = allocate(Tuning, sizes, choices=choices, reused=reused, **of_tuning)
         tuning.worth[BY_S] = moves.EXPECTED_MOVES * np.array([2, 1])  # s is trusted at first
-        parameters = allocate(
-            Parameters,
-            sizes,
-            shares=(1.0, 0.0, 0.0),
-            log_scale=log_scale,
-            factor=np.diag(scales),
-            s=s,
-        )
         state = allocate(State, sizes, others=np.nan)
         return state, parameters, tuning, allocate(Work, sizes, scratch=scratch)
 
     def _stat_name(self, field):
-        return field.replace("approximation", self.name_of_s)
-
-    def pauses(self):
-        """Return the draws of tuning before which s is fitted anew."""
-        return moves.fits_while_tuning(self.monitor.tune, 1, LEAST_BETWEEN_FITS)
+        return field.replace("approximation", self.kinds[BY_S])
 
     @classmethod
     def learn(cls, chains):
         """Fit s to all that the chains have evaluated."""
         learning.learn_from(chains, chains[0].rng)
 
-    def adopt(self, learned):
-        """Take up what was learned, but for what this chain has learned alone since."""
-        names = [name for name in self.parameters._fields if name != "log_scale"]
-        copy_arrays(learned.parameters, self.parameters, names)
-        copy_arrays(learned.tuning, self.tuning, self.learned_tuning)
-        self.tuning.worth[:] -= learned.tuning.worth  # half of what that was then
-
     def _needed_tuning(self):
         return ENOUGH_TUNING
 
     def _learned(self):
-        parameters, s = self.parameters, self.parameters.s
-        labels = {"move": ("walk", "reference", self.name_of_s)}
-        return {
-            "scaling": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
-            "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", UNITS),
-            **covariance(parameters.factor, SHAPE_TEXT),
-            "shares": Quantity(
-                ("move",), parameters.shares, "Probabilities of moves.", labels=labels
-            ),
+        s = self.parameters.s
+        return super()._learned() | {
             "n_inner": Quantity((), s.n_inner[0], "Transitions of the inner chain, M."),
             "leap": Quantity((), s.leap[0], "Length of its leaps, ε."),
         }

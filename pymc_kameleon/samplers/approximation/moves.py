@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.approximation.linalg import cholesky
-from pymc_kameleon.core.arrays import floats
-from pymc_kameleon.core.history import record
+from pymc_kameleon.core.arrays import floats, integers
+from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import accept
-from pymc_kameleon.core.scaling import GOOD_GUESS, gain, tune_scale
+from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, gain, tune_scale
 from pymc_kameleon.core.target import log_density
 
 WALK, REFERENCE, BY_S = range(3)
@@ -27,9 +27,6 @@ LOOK = -1
 SHORT_SHARE, SHORTEST_STEP = 0.5, 0.05
 """Share of a walk's steps that are shorter, for narrow places; and how long the shortest are."""
 
-FIT_GROWTH = 1.2
-"""Factor by which the draws of tuning grow from one fit to the next."""
-
 NEWEST_SHARE = 0.65
 """Share of the moves, the newest, that mean and covariance come from."""
 
@@ -38,6 +35,49 @@ SHARPNESS = 5
 
 EXPECTED_MOVES = 10
 """Moves by s that what is expected of it counts for."""
+
+
+class State(NamedTuple):
+    """What the next transition needs, and what it has counted within a draw."""
+
+    x: floats("d")
+    logp: floats(1)
+    u: floats("d")
+    tally: floats("kinds", 2)  # of each kind of move: sum of α, and number
+    move: floats("row")  # the last one: x, y, log π(y), and α, NaN unless it was by s
+
+
+class Parameters(NamedTuple):
+    """What tuning decides."""
+
+    log_scale: floats(1)  # of the walk, in u
+    mean: floats("d")  # μ
+    factor: floats("d", "d")  # L
+
+
+class Tuning(NamedTuple):
+    """What tuning remembers."""
+
+    t: integers(1)
+    n: int
+    scale: ScaleTuning
+    n_walks: integers(1)
+    worth: floats("kinds", 2)  # of each kind of move: sum of α|v − u|²/d, and number
+    moves: History  # rows of x, y, log π(y), α
+    row: floats("row")
+
+
+class Work(NamedTuple):
+    """Scratch, and what adaptation wants to know of the last transition."""
+
+    x: floats("d")  # before the move
+    before: floats("d")  # u before the move
+    v: floats("d")
+    y: floats("d")
+    kind: integers(1)
+    is_short: integers(1)
+    evaluated: integers(1)
+    logp_y: floats(1)
 
 
 class Kept(NamedTuple):
@@ -168,15 +208,6 @@ def adapt_to_move(state, parameters, tuning, work, accept_prob):
         square += (work.v[i] - work.before[i]) ** 2
     tuning.worth[kind, 0] += accept_prob * square / d if accept_prob > 0.0 else 0.0
     tuning.worth[kind, 1] += 1.0
-
-
-def fits_while_tuning(tune, first, least_between):
-    """Return the draws of tuning before which an approximation is fitted anew."""
-    ends, end = [], first
-    while end < 0.9 * (tune - 1):
-        ends.append(end)
-        end = int(FIT_GROWTH * end) + least_between
-    return [*ends, tune - 1] if tune > 1 else []
 
 
 def newest(history, share=NEWEST_SHARE):

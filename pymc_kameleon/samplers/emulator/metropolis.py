@@ -91,7 +91,7 @@ class EmulatorMetropolis(ApproximationMetropolis):
     """
 
     name = "emulator_metropolis"
-    name_of_s = "emulator"
+    kinds = "walk", "reference", "emulator"
     initial_search = SearchWithEmulator
     stats = Stats
     algorithm = approximation.algorithm_of(log_emulated_model, mirror_jump, note_calls)._replace(

@@ -3,35 +3,31 @@
 Symbols: as in metropolis.py.
 """
 
-from typing import NamedTuple
-
-from pymc_kameleon.core.arrays import floats, integers
+from pymc_kameleon.core.arrays import extended, floats, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import best_scale
+from pymc_kameleon.samplers.approximation import moves
 from pymc_kameleon.samplers.approximation.moves import log_t, reference_from, walk_from
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate
 from pymc_kameleon.samplers.surrogate.learning import MOST_LOOKS
 from pymc_kameleon.samplers.surrogate.modes import Modes
 
-
-class Parameters(NamedTuple):
-    """What tuning decides."""
-
-    shares: floats(4)  # probabilities of the kinds of moves
-    log_scale: floats(1)  # of the walk, in u
-    mean: floats("d")  # μ
-    factor: floats("d", "d")  # L
-    angle: floats(1)  # θ
-    reference_share: floats(1)  # of the inner chain's steps
-    n_inner: integers(1)  # M
-    power: floats(1)  # β of a wide move
-    surrogate: Surrogate
-    modes: Modes
-    error: floats(1)  # of the surrogate, left out; NaN before there is one
-    looks: floats(MOST_LOOKS, "d")  # points u to be evaluated while tuning, the last one next
-    n_looks: integers(1)
+Parameters = extended(
+    "Parameters",
+    moves.Parameters,
+    shares=floats(4),  # probabilities of the kinds of moves
+    angle=floats(1),  # θ
+    reference_share=floats(1),  # of the inner chain's steps
+    n_inner=integers(1),  # M
+    power=floats(1),  # β of a wide move
+    surrogate=Surrogate,
+    modes=Modes,
+    error=floats(1),  # of the surrogate, left out; NaN before there is one
+    looks=floats(MOST_LOOKS, "d"),  # points u to be evaluated while tuning, the last one next
+    n_looks=integers(1),
+)
 
 
 @jit

@@ -67,8 +67,8 @@ def points(n=25, seed=2):
 
 @pytest.mark.slow
 def test_the_simulators_are_where_they_should_be(step):
-    assert step._structure.boxes.tolist() == [[2, 3], [2, 1]]
-    assert step._structure.applications.tolist() == [[0, 0, 0, 0], [0, 2, 3, 0], [1, 4, 6, 1]]
+    assert step.fit.structure.boxes.tolist() == [[2, 3], [2, 1]]
+    assert step.fit.structure.applications.tolist() == [[0, 0, 0, 0], [0, 2, 3, 0], [1, 4, 6, 1]]
 
 
 @pytest.mark.parametrize("maps", [(), MAPS], ids=len)

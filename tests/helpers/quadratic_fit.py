@@ -24,7 +24,11 @@ from pymc_kameleon.core.linalg import multiply_lower_transposed
 from pymc_kameleon.core.target import Target
 from pymc_kameleon.samplers.approximation.fit import Arrays, Fit, Nothing
 from pymc_kameleon.samplers.approximation.learning import drops
-from pymc_kameleon.samplers.approximation.metropolis import ApproximationMetropolis, algorithm_of
+from pymc_kameleon.samplers.approximation.metropolis import (
+    ApproximationMetropolis,
+    Kept,
+    algorithm_of,
+)
 from pymc_kameleon.samplers.emulator.initial_search import SearchWithEmulator
 from pymc_kameleon.step.groups import EMULATOR_MOVES, Keeps
 from pymc_kameleon.step.learned import COORDINATE
@@ -117,8 +121,15 @@ def compiled():
     )
 
 
+class Stats(NamedTuple):
+    quadratic_accept: floats(1)
+    reference_accept: floats(1)
+    kept: Kept
+
+
 class QuadraticMetropolis(ApproximationMetropolis):
     name = "quadratic_metropolis"
+    stats = Stats
     kinds = "walk", "reference", "quadratic"
     initial_search = SearchWithEmulator
     algorithm = algorithm_of(log_quadratic, no_jump, note_nothing)

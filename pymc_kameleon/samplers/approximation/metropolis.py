@@ -83,14 +83,6 @@ Work = extended(
 Kept = extended("Kept", moves.Kept, end_log_s=floats(1), others=floats("stops", "d"))
 
 
-class Stats(NamedTuple):
-    """What a draw tells besides."""
-
-    approximation_accept: floats(1)
-    reference_accept: floats(1)
-    kept: Kept
-
-
 # ---- transition ---------------------------------------------------------------------------------
 
 
@@ -185,7 +177,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 @jit
 def report(state, parameters, stats):
     """Report the acceptance of moves by s, and by t, NaN if none was made, and the last move."""
-    stats.approximation_accept[0] = moves.mean_of_tally(state, BY_S)
+    stats[0][0] = moves.mean_of_tally(state, BY_S)  # by whatever name
     stats.reference_accept[0] = moves.mean_of_tally(state, REFERENCE)
     kept = stats.kept
     moves.keep_move(state, kept)
@@ -201,10 +193,10 @@ def report(state, parameters, stats):
 class ApproximationMetropolis(ApproximationStep):
     """Metropolis by an approximation s; `make_fit` returns the Fit that makes it.
 
-    The last of its three `kinds` of moves says what s is called in a result.
+    The first of its statistics is the acceptance of moves by s, then come `reference_accept` and
+    `kept`. The last of its three `kinds` of moves says what s is called in a result.
     """
 
-    stats = Stats
     least_between_fits = 2
     lengths_of_run = frozenset({"points", "top_logp", "draws", "reused", "evaluated"})
     learned_tuning = "choices", "n_learned", "found"  # fields of tuning that chains share
@@ -241,9 +233,6 @@ class ApproximationMetropolis(ApproximationStep):
         tuning.worth[BY_S] = moves.EXPECTED_MOVES * np.array([2, 1])  # s is trusted at first
         state = allocate(State, sizes, others=np.nan)
         return state, parameters, tuning, allocate(Work, sizes, scratch=scratch)
-
-    def _stat_name(self, field):
-        return field.replace("approximation", self.kinds[BY_S])
 
     @classmethod
     def learn(cls, chains):

@@ -3,6 +3,8 @@
 An ApproximationMetropolis whose s is the model's posterior with emulated black boxes.
 """
 
+from typing import NamedTuple
+
 from pymc_kameleon.core.arrays import extended, floats
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
@@ -29,7 +31,14 @@ from pymc_kameleon.step.groups import EMULATOR_MOVES, Keeps
 from pymc_kameleon.step.learned import COORDINATE
 
 Kept = extended("Kept", approximation.Kept, inputs=floats("P"), outputs=floats("Q"))
-Stats = extended("Stats", approximation.Stats, kept=Kept)
+
+
+class Stats(NamedTuple):
+    """What a draw tells besides."""
+
+    emulator_accept: floats(1)
+    reference_accept: floats(1)
+    kept: Kept
 
 
 @jit

@@ -141,7 +141,7 @@ class Rule(NamedTuple):
 
 # Rules of the emulator of simulators.
 
-WAY, FIT, LEARNING = (f"samplers.emulator.{name}" for name in ("way", "fit", "learning"))
+WAY, FIT = (f"samplers.emulator.{name}" for name in ("way", "fit"))
 
 
 def nothing(*args):
@@ -178,7 +178,7 @@ RULES = {
     ),
     "tails": Rule(
         "s is not too low in tails, where a chain would be stuck",
-        {f"{LEARNING}.look_into_tails": nothing},
+        {"samplers.approximation.learning.look_into_tails": nothing},
     ),
 }
 

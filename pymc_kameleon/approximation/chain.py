@@ -13,8 +13,7 @@ An approximation has two compiled functions:
     jump(density, at, rng)             writes another proposal into `at.v`, and returns the log of
                                        the proposal's ratio; NaN if a trajectory is to be made
 
-`density` is a tuple of what these need. `chain` has the fields mean, factor, leap, most_leaps and
-n_inner, which is M.
+`density` is a Density, and `chain` has the fields of Chain, and perhaps more.
 
 Symbols: z the posterior's coordinates, u = L⁻¹(z − μ) those in which s is about standard normal, ε
 the leap.
@@ -26,7 +25,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from pymc_kameleon.approximation.linalg import cholesky
-from pymc_kameleon.core.arrays import floats
+from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.jit import cached_jit, jit
 from pymc_kameleon.core.linalg import (
     copy,
@@ -37,6 +36,7 @@ from pymc_kameleon.core.linalg import (
 )
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.moments import shrunk_covariance
+from pymc_kameleon.core.target import Target
 
 LEAP_RANGE = 0.3
 """Share of ε by which it varies, so that no trajectory comes back to where it began."""
@@ -53,6 +53,24 @@ is corrected, and one of the first `FIRST_STOPS` is proposed."""
 def n_stops(d):
     """Return R for d coordinates."""
     return max(min(STOPS // d, MOST_STOPS), FIRST_STOPS)
+
+
+class Chain(NamedTuple):
+    """What a chain on s goes by."""
+
+    mean: floats("d")  # μ
+    factor: floats("d", "d")  # L
+    leap: floats(1)  # ε
+    most_leaps: integers(1)
+    n_inner: integers(1)  # M
+
+
+class Density(NamedTuple):
+    """What log s is computed from, and where."""
+
+    target: Target
+    s: Chain  # and more
+    scratch: tuple
 
 
 class Trajectory(NamedTuple):

@@ -320,18 +320,19 @@ def test_values_of_starts_are_not_taken_for_those_elsewhere(monkeypatch):
         x, y = pm.Flat("x", shape=2), pm.Normal("y")
         pm.Normal("z", simulator(bend)(x), [2.0, 1.0], observed=[0.0, 0.0])
     step = [pk.EmulatorMetropolis([x], model=model), pk.baselines.AM([y], model=model)]
-    first_point, seen = pk.EmulatorMetropolis._first_point, []
+    search = pk.EmulatorMetropolis.initial_search
+    first_point, seen = search._first_point, []
 
-    def noted(step, draws, logp):
+    def noted(self, draws, logp):
         def kept(z):
             value = logp(z)
-            others = step.log_density.point[2:]
-            seen.append(value - step.for_chain().log_density(np.concatenate([z, others])))
+            others = self.step.log_density.point[2:]
+            seen.append(value - self.step.for_chain().log_density(np.concatenate([z, others])))
             return value
 
-        return first_point(step, draws, kept)
+        return first_point(self, draws, kept)
 
-    monkeypatch.setattr(pk.EmulatorMetropolis, "_first_point", noted)
+    monkeypatch.setattr(search, "_first_point", noted)
     options = {"tune": 4, "draws": 4, "random_seed": 1, "cores": 1, "model": model} | QUIET
     pk.sample(step=step, max_concurrent=4, **options)
     assert len(seen) >= 4

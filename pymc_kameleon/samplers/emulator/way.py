@@ -27,11 +27,11 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from pymc_kameleon.approximation.batches import BatchSearch
+from pymc_kameleon.approximation.chain import FIRST_LENGTHS
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra
 from pymc_kameleon.core.arrays import copy_arrays
-from pymc_kameleon.samplers.emulator import learning
-from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
-from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, MOST_SINGLE, Images
+from pymc_kameleon.samplers.approximation import learning
+from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, MOST_SINGLE
 
 LEAST_DESIGN, DESIGN_SHARE = 8, 0.25
 """Points of the design at least, where d + 2 are fewer; how far they are from the start, as a
@@ -94,14 +94,18 @@ the best place are enough.
 STEADY, LEAST_PROGRESS = 5, 0.1
 """Rounds in which a climb is to gain this share of what it lacks, or another one begins."""
 
-ENOUGH_CALLS, MOST_JUMPS, N_JUMPS, JUMP, WELL_PREDICTED = (8, 2), 4, 2, 3.0, 0.1
-"""Earlier calls of each box, and times its inputs, from which no design is needed; rounds in which
-draws of s are evaluated then, before the way is gone as without them, and how many in a round; how
-far they may be, in sd; and the error of log-densities with which s is good enough to tune."""
+MOST_JUMPS, N_JUMPS, JUMP, WELL_PREDICTED = 4, 2, 3.0, 0.1
+"""Where s is known from earlier runs: rounds in which draws of s are evaluated, before the way is
+gone as without them, and how many in a round; how far they may be, in sd; and the error of
+log-densities with which s is good enough to tune."""
 
 MOST_STEPS, LOSS_OUTSIDE, DIFFERENCE = 100, 1e10, 1e-3
 """Evaluations of log s for a maximum, about; the loss where s is 0; and finite differences in units
 of a trust region."""
+
+
+OF_SEARCH = "evaluated", "n_evaluated", "n_learned", "found", "choices"
+"""What a chain's tuning knows of its search."""
 
 
 @dataclass
@@ -540,16 +544,22 @@ class SearchByEmulator(BatchSearch):
         self.step, self._draws = step, None
         if prior is None:
             prior = start + self.rng.standard_normal((100, start.size))
-        emulated = step.parameters.emulated
-        emulated.mean[:] = start
-        emulated.factor[:] = np.diag(spread_of(prior))
-        self._density = EmulatedDensity(step.log_density.target(self.rng), emulated)
-        knows = has_enough(step.tuning.reused, emulated.structure)
-        explore = self._explore if knows else None
+        s, fit = step.parameters.s, step.fit
+        s.mean[:] = start
+        s.factor[:] = np.diag(spread_of(prior))
+        self._density = fit.density(step, self.rng)
         are_few = step.monitor.most_on_the_way <= FEW[0] + FEW[1] * start.size
-        in_small_steps = are_few and step.max_concurrent == 1
-        ask = self._unpredicted, self._misfit, explore, Images(step), in_small_steps
-        self._way = Way(self._density, self._learn, prior, self.rng, *ask)
+        self._way = Way(
+            self._density,
+            lambda n: learning.refit([step], n),
+            prior,
+            self.rng,
+            lambda n: fit.unpredicted(step, self._density, n),
+            lambda: fit.misfit(step),
+            self._explore if fit.knows_enough(step) else None,
+            fit.images(step),
+            are_few and step.max_concurrent == 1,
+        )
         self.begin(self._way.go(start))
 
     @property
@@ -557,21 +567,9 @@ class SearchByEmulator(BatchSearch):
         """Median error of the log-densities that were predicted last, near the best point."""
         return np.inf if self._way.best is None else self._way.come_to().error
 
-    def _learn(self, n):
-        learning.fit_emulators([self.step], n)
-
-    def _unpredicted(self, n):
-        known = learning.evaluations_of([self.step])
-        return learning.unpredicted(self._density, self.step.log_density, known, n)
-
-    def _misfit(self):
-        known = learning.evaluations_of([self.step])
-        return learning.misfit(self.step.log_density, known)
-
     def _explore(self, z, root):
-        choices = self.step.tuning.choices
         with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-            return learning.explore(self._density, choices, z, root, self.rng)
+            return learning.explore(self.step, self._density, z, root, self.rng)
 
     def go_on(self, logp, budget, most):
         """Evaluate until the way ends, or the budget is spent: of each climb, and of all."""
@@ -592,30 +590,13 @@ class SearchByEmulator(BatchSearch):
             arrived = best is not None and best.arrived
             own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
             if best is not None and best.error < MOST_ERROR:
-                own.tuning.choices.climbs[:] = self._way.climbs_to_tell()
-            own.tuning.choices.looked[0] = self._way.has_looked
-            draws = learning.learn_emulator([own], self.rng, modes=self._way.modes())
+                own.tuning.found.climbs[:] = self._way.climbs_to_tell()
+            own.tuning.found.looked[0] = self._way.has_looked
+            draws = learning.learn_s([own], self.rng, FIRST_LENGTHS, 0, self._way.modes())
             self._draws = np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
-        copy_arrays(own.parameters, step.parameters, ("emulated",))
-        copy_arrays(own.tuning, step.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
-        _remember_way(step, own.state.x)
+        copy_arrays(own.parameters, step.parameters, ("s",))
+        copy_arrays(own.tuning, step.tuning, OF_SEARCH)
         return self._draws
-
-
-def _remember_way(step, best):
-    """Let SurrogateMetropolis' own moves know what was evaluated, too."""
-    tuning, emulated = step.tuning, step.parameters.emulated
-    d, n = best.size, min(step.tuning.n_evaluated[0], len(step.tuning.home))
-    tuning.home[:n], tuning.n_home[0] = tuning.evaluated[:n, : d + 1], n
-    tuning.middle[:], tuning.home_factor[:] = best, emulated.factor
-    tuning.mass[0] = np.log(np.diag(emulated.factor)).sum()
-    tuning.has_arrived[0] = True
-
-
-def has_enough(reused, structure):
-    """Whether earlier runs have called each box often enough for an emulator."""
-    calls = [np.count_nonzero(reused[:, 0] == b) for b in range(len(structure.boxes))]
-    return bool(np.all(calls >= ENOUGH_CALLS[0] + ENOUGH_CALLS[1] * structure.boxes[:, 0]))
 
 
 def spread_of(prior):

@@ -20,8 +20,9 @@ from pymc_kameleon.core.arrays import allocate, floats
 from pymc_kameleon.core.jit import cached_jit, jit, specialise
 from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
+from pymc_kameleon.samplers.approximation.moves import log_t
 from pymc_kameleon.samplers.surrogate import fit
-from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate, log_t
+from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate
 from pymc_kameleon.samplers.surrogate.emulator import surrogate_from
 from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_proposal
 from pymc_kameleon.step.messages import say_if_compiling
@@ -99,7 +100,7 @@ def compiled_weights():
     def log_weights(surrogate, u, distances, out):
         """Write log s/t at points u (n, d)."""
         for i in range(u.shape[0]):
-            out[i] = log_surrogate(surrogate, u[i], distances) - log_t(surrogate, u[i])
+            out[i] = log_surrogate(surrogate, u[i], distances) - log_t(u[i], surrogate.nu[0])
 
     surrogate = allocate(Surrogate, {"d": 1, "m": 1})
     arguments = surrogate, np.zeros((1, 1)), np.zeros(1), np.zeros(1)
@@ -149,6 +150,7 @@ def meet(parameters, scratch, rng):
     Return whether they met, and how often s was evaluated.
     """
     surrogate, distances = parameters.surrogate, scratch.distances
+    nu = surrogate.nu[0]
     v, w, other, other_w = scratch.v, scratch.w, scratch.other, scratch.other_w
     log_s = log_surrogate(surrogate, v, distances)
     log_s_other = log_surrogate(surrogate, other, distances)
@@ -158,8 +160,8 @@ def meet(parameters, scratch, rng):
         is_reference = inner_proposal(parameters, v, w, rng)
         if is_reference:
             other_reference(parameters, scratch)
-            log_ratio += log_t(surrogate, v) - log_t(surrogate, w)
-            log_ratio_other += log_t(surrogate, other) - log_t(surrogate, other_w)
+            log_ratio += log_t(v, nu) - log_t(w, nu)
+            log_ratio_other += log_t(other, nu) - log_t(other_w, nu)
         else:
             for i in range(v.size):
                 other_w[i] = other[i] + (w[i] - v[i])

@@ -28,7 +28,7 @@ from pymc_kameleon.step.job import evaluate
 
 pytestmark = pytest.mark.forks
 
-ALL = (*DRAWN, "warmup_sample_stats", "learned")
+ALL = (*DRAWN, "warmup_sample_stats", "learned", "search")
 AT_ONCE = {"max_concurrent": 16, "max_evaluations": 700, "random_seed": 1}
 
 

@@ -29,6 +29,7 @@ from scipy.optimize import minimize
 from pymc_kameleon.approximation.batches import BatchSearch
 from pymc_kameleon.approximation.chain import FIRST_LENGTHS
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra
+from pymc_kameleon.approximation.rounds import Rounds
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation import learning
 from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, MOST_SINGLE
@@ -156,12 +157,14 @@ class Way:
         self.best, self.climbing, self.maxima = None, None, []
         self.n_begun, self.n_climbs, self.may_miss, self.is_predicted = 0, 0, False, False
         self.has_looked, self.n_starts, self.highest = False, 1, -np.inf
+        self.rounds = Rounds()
 
     def go(self, start):
         """Climb from the best point around a start, and look for other modes."""
         known = self.explore is not None
         points = start[None] if known else design(start, self.prior, self.rng)
         self.best = yield from self._best_of(points, 1.0)
+        self._note("design")
         if self.best.logp == -np.inf:
             return
         if known:
@@ -192,6 +195,7 @@ class Way:
             if len(points) == 0:
                 return
             other = yield from self._best_of(points, NEW_RADIUS)
+            self._note("other maxima")
             if other.logp > best.logp - self._allowance(best):
                 yield from self._climb(other)
                 self._add(other)
@@ -216,6 +220,7 @@ class Way:
             yield from self._evaluated(np.array([maps[k] @ z for k in own for z in places]))
             same[own] = self.images.agree(len(own))
         kept, others = [one for one, found in zip(maps, same, strict=True) if found], []
+        self._note("mirror images")
         self.images.keep(kept, others)
         self._learn()  # what is known of these
         for k in np.argsort(-logp, kind="stable"):
@@ -251,6 +256,7 @@ class Way:
             points = self.best.z + FAR_SHARE * (draws - self.best.z)
             highest = self.highest
             logp = yield from self._evaluated(points)
+            self._note("far points")
             if logp.max() > highest:
                 return points[np.argmax(logp)]
             if not self.unpredicted(N_FAR) > UNPREDICTED:
@@ -296,6 +302,7 @@ class Way:
     def _climb_from(self, start):
         since = len(self.seen)
         walker = yield from self._best_of(design(start, self.prior, self.rng), 1.0)
+        self._note("design")
         walker.since, self.n_starts = since, self.n_starts + 1
         if walker.logp > -np.inf:
             yield from self._climb(walker)
@@ -332,6 +339,9 @@ class Way:
         self.highest = max(self.highest, logp.max())
         return logp
 
+    def _note(self, decided, *numbers):
+        self.rounds.note(len(self.seen), self.highest, decided, *numbers)
+
     def _best_of(self, points, radius):
         logp = yield from self._evaluated(points)
         return Walker(points[np.argmax(logp)], logp.max(), radius)
@@ -351,9 +361,12 @@ class Way:
             logp = yield from self._evaluated(points)
             finite = logp > -np.inf
             walker.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
+            gains = np.array([predicted.max(), logp.max()]) - walker.logp
+            self._note("climb", walker.radius, *gains)
             foreseen = predicted[0] - walker.logp if self.in_small_steps else None
             _take(walker, points, radii, logp, self._volumes, foreseen)
             walker.heights = (*walker.heights, walker.logp)
+        self.rounds.end("converged" if walker.arrived else "climb abandoned")
         self.climbing = None
 
     def _makes_progress(self, walker):
@@ -386,6 +399,7 @@ class Way:
             points = draws[self.rng.choice(len(draws), N_JUMPS, replace=False)]
             predicted, _ = self.density.values(points)
             logp = yield from self._evaluated(points)
+            self._note("emulated draws")
             walker.error = np.sqrt(np.mean((logp - predicted) ** 2))
             if logp.max() > walker.logp:
                 walker.z, walker.logp = points[np.argmax(logp)], logp.max()
@@ -585,6 +599,7 @@ class SearchByEmulator(BatchSearch):
     def finish(self, step, n):
         """Hand what was learned to the step, once for all; return the best point and draws of s."""
         own = self.step
+        step.search.note_all(self._way.rounds, self.n)
         if self._draws is None:
             best = self._way.best and self._way.come_to()
             arrived = best is not None and best.arrived

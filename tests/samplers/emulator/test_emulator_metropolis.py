@@ -212,7 +212,7 @@ def test_models_that_it_is_not_for_are_refused():
 
 # ---- runs -----------------------------------------------------------------------------------
 
-ALL = *DRAWN, *WARMUP, "emulator_moves", "learned"
+ALL = *DRAWN, *WARMUP, "emulator_moves", "learned", "search"
 OPTIONS = {"discard_tuned_samples": False, "tune": 20, "draws": 20}
 
 

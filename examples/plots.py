@@ -1,4 +1,4 @@
-"""What the samplers did and learned, in six pictures: those of docs/plots.md.
+"""What the samplers did and learned, in seven pictures: those of docs/plots.md.
 
     python examples/plots.py [--draws N] [--tune N] [--output DIRECTORY]
 
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+from pharmacokinetics import build_model as drug
+from pharmacokinetics import made_up_data
 from until_enough import build_model
 
 import pymc_kameleon as pk
@@ -68,6 +70,7 @@ def main(arguments=None):
     large = {"figsize": (9, 7)}
     ladders = sample(scales(), pk.CMTM.options(steps_per_draw=5))
     jumps = sample(modes(), pk.CyclicalKAM)
+    searched = pk.sample(10, tune=20, random_seed=SEED, model=drug(made_up_data()))
     pictures = {
         "adaptation": pk.plot_adaptation(sample(banana(), pk.KAM), backend="matplotlib"),
         "learned": pk.plot_learned(walk, backend="matplotlib"),
@@ -77,6 +80,7 @@ def main(arguments=None):
         ),
         "scales": pk.plot_learned(ladders, kind="scaling", backend="matplotlib"),
         "modes": pk.plot_modes(jumps, backend="matplotlib"),
+        "search": pk.plot_search(searched, backend="matplotlib"),
     }
     for name, plots in pictures.items():
         plots.savefig(Path(options.output) / f"plot_{name}.png", dpi=200)

@@ -168,17 +168,17 @@ class Rule(NamedTuple):
 
 # Rules of the emulator of simulators.
 
-WAY, FIT, LEARNING = (f"samplers.emulator.{name}" for name in ("way", "fit", "learning"))
+WAY, FIT = (f"samplers.emulator.{name}" for name in ("way", "fit"))
 
 
 def nothing(*args):
     """Do nothing."""
 
 
-def by_curvature(s, z, rng):
-    """Return the log mass that the curvature at z tells, by which the shape of s was set."""
+def by_curvature(s, z, factor, rng):
+    """Return the log mass by the curvature at z, of which this is a factor."""
     [log_s], _ = s.values(z[None])
-    return log_s + np.log(np.diag(s.chain.factor)).sum()
+    return log_s + np.log(np.diag(factor)).sum()
 
 
 def only_maximum(search, walker):
@@ -224,7 +224,7 @@ RULES = {
     ),
     "tails": Rule(
         "s is not too low in tails, where a chain would be stuck",
-        {f"{LEARNING}.look_into_tails": nothing},
+        {"samplers.approximation.learning.look_into_tails": nothing},
     ),
 }
 

@@ -13,6 +13,12 @@ LEAST_BATCHES, MOST_BATCHES, MOVES_PER_BATCH = 2, 10, 2
 RANGE_FACTOR = 1.3
 """What is outside the range of f over the draws, times this, is beyond all that is known."""
 
+LEAST_DRAWS = 100
+"""Draws of each chain, at least, from which the coefficients of controls are learned."""
+
+ROUNDING = 1e-12
+"""What rounding makes of values that are equal, at most, as a share of their mean."""
+
 NUMBERS_PER_PART = 2**21
 """Values of functions that are computed at a time."""
 
@@ -33,20 +39,14 @@ class Corrected(NamedTuple):
     mcse: np.ndarray  # its standard error
     gain: np.ndarray  # variance of A over that of T, both as estimated here
     is_better: np.ndarray  # whether any b is above 0, and the error is known; if not, A is as good
-    disagreement: np.ndarray  # variance of T between chains over that within; 1 if all is well
     halves: np.ndarray  # (2 · chains, q), T of the first halves of all chains, and of the second
-    by_process: np.ndarray = np.False_  # whether that is an average by a process, not T
-    sd: np.ndarray = np.nan  # the standard deviation of f by a process
-    by_gradients: np.ndarray = np.False_  # whether that is by gradients of the log-density
+    by: np.ndarray = ""  # which correction it is by, as rows of a summary are called
+    sd: np.ndarray = np.nan  # the standard deviation of f where an average is approximate
 
-
-def best_of(several):
-    """Return Corrected averages of which each is that with the smallest error."""
-    best = several[0]
-    for own in several[1:]:
-        is_other = own.is_better & ~(best.is_better & (best.mcse <= own.mcse))
-        best = Corrected(*(np.where(is_other, b, a) for a, b in zip(best, own, strict=True)))
-    return best
+    @property
+    def is_approximate(self):
+        """Whether no chain tells how good an average is."""
+        return ~np.isnan(self.sd)
 
 
 def coefficients(a, x, common):
@@ -113,17 +113,15 @@ def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
     """
     mixed = (1 - b)[:, None] * a + b[:, None] * x
     chains = np.average(mixed, axis=1, weights=lengths)
-    within, between = _variances(mixed, chains)
-    before = np.maximum(*_variances(a, np.average(a, axis=1, weights=lengths)))
-    shown = np.maximum(np.maximum(within, between), least)
+    before = _variance(a, np.average(a, axis=1, weights=lengths))
+    shown = np.maximum(_variance(mixed, chains), least)
     variance = shown + common + np.minimum(unseen**2, before)
     with np.errstate(divide="ignore", invalid="ignore"):
-        gain, disagreement = before / variance, between / within
-    is_better = (b > 0).any(axis=0) & (variance > 0)
+        gain = before / variance
     mean = chains.mean(axis=0) + np.clip(beyond, -np.sqrt(before), np.sqrt(before))
-    return Corrected(
-        mean, np.sqrt(variance), gain, is_better, disagreement, _halves(mixed, lengths)
-    )
+    mcse, halves = np.sqrt(variance), _halves(mixed, lengths)
+    is_better = (b > 0).any(axis=0) & (mcse > ROUNDING * np.abs(mean))
+    return Corrected(mean, mcse, gain, is_better, halves)
 
 
 def _halves(batches, lengths):
@@ -141,8 +139,8 @@ def r_hat(halves, f):
         return np.sqrt(1 + halves.var(axis=0, ddof=1) / within)
 
 
-def _variances(batches, chains):
-    """Return the variances of the mean by batch means and by chains' means, each (q,)."""
+def _variance(batches, chains):
+    """Return the variance (q,) of the mean: by means of batches or of chains, the larger one."""
     n = batches.shape[0] * batches.shape[1]
     within = batches.reshape(n, -1).var(axis=0, ddof=1) / n
-    return within, chains.var(axis=0, ddof=1) / len(chains)
+    return np.maximum(within, chains.var(axis=0, ddof=1) / len(chains))

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.analysis.batches import MOST_BATCHES, batch_means, combined
-
-LEAST_DRAWS = 50
-"""Draws of each chain, at least, if averages are to be corrected."""
+from pymc_kameleon.analysis.batches import LEAST_DRAWS, MOST_BATCHES, batch_means, combined
+from pymc_kameleon.analysis.corrections import Correction, NotCorrected
+from pymc_kameleon.analysis.identity import LEAST_EIGENVALUE
+from pymc_kameleon.step.groups import CONTROL_VARIATES
 
 BLOCK_SIZE, LEAST_BLOCKS = 20, 10
 """Successive draws of which means are taken for θ; and how many such blocks of the other chains
@@ -27,12 +27,22 @@ DRAWS_PER_COEFFICIENT = 5
 MOST_VARIANCE_LEFT = 0.8
 """Share of the variance of these means that is left, at most, where the controls are used."""
 
-LEAST_SINGULAR, ZERO_SLOPE, LEAST_SD = 1e-8, 1e-9, 1e-300
-"""Share of the largest singular value below which one counts as 0; slope, in standard deviations,
-below which it counts as 0; and what is added to a standard deviation that may be 0."""
+ZERO_SLOPE, LEAST_SD = 1e-9, 1e-300
+"""Slope, in standard deviations, below which it counts as 0; and what is added to a standard
+deviation that may be 0."""
 
 COLLINEAR = 1e-4
-"""The same share for controls: in one dimension those of u² and r² differ by noise only."""
+"""Share of the largest eigenvalue below which one of controls counts as 0: in one dimension those
+of u² and r² differ by noise only."""
+
+
+def by_control_variates(result):
+    """Return the Correction by control variates."""
+    if result.group != CONTROL_VARIATES:
+        raise NotCorrected("")
+    if not are_enough(kept := kept_of(result.kept, result.learned)):
+        raise NotCorrected("there are too few chains or draws, or a parameter never moved")
+    return Correction(lambda f: controlled(f.values, kept))
 
 
 class Kept(NamedTuple):
@@ -100,7 +110,7 @@ def _slopes(x, f):
     x = np.pad((x - x.mean(axis=(0, 1))) / scales, ((0, 0), (0, 0), (0, 1)), constant_values=1)
     transposed = x.transpose(0, 2, 1)
     own, with_f = transposed @ x, transposed @ (f - f.mean(axis=(0, 1)))
-    others = np.linalg.pinv(own.sum(axis=0) - own, rcond=LEAST_SINGULAR, hermitian=True)
+    others = np.linalg.pinv(own.sum(axis=0) - own, rcond=LEAST_EIGENVALUE, hermitian=True)
     found = (others @ (with_f.sum(axis=0) - with_f))[:, :-1]
     found[np.abs(found) < ZERO_SLOPE * f.std(axis=(0, 1))] = 0
     return found / scales[:, None]

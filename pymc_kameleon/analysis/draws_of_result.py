@@ -3,43 +3,27 @@
 import logging
 from collections import UserDict
 from collections.abc import Mapping
-from functools import cached_property
 
 import numpy as np
 import xarray as xr
 from arviz_base import convert_to_dataset
 
-from pymc_kameleon.analysis import emulator_correction, surrogate_correction
-from pymc_kameleon.analysis.batches import best_of
-from pymc_kameleon.analysis.control_correction import are_enough, controlled, kept_of
-from pymc_kameleon.analysis.gradients_of_draws import NoGradients, controls_by_gradients
-from pymc_kameleon.analysis.process_correction import NOTHING, known_of, with_process
+from pymc_kameleon.analysis.control_correction import by_control_variates
+from pymc_kameleon.analysis.corrections import NotCorrected, Quantities, Result, best_of
+from pymc_kameleon.analysis.emulator_correction import by_emulator
+from pymc_kameleon.analysis.gradients_of_draws import by_gradients
+from pymc_kameleon.analysis.process_correction import by_process
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, model_for
-from pymc_kameleon.analysis.zero_variance import zero_variance
-from pymc_kameleon.approximation.records import evenly
-from pymc_kameleon.result.superchains import size_of_superchains, superchains_of
-from pymc_kameleon.samplers.emulator.moves import EmulatorMoves, emulator_moves_of
-from pymc_kameleon.samplers.surrogate.moves import certificate, moves_of
-from pymc_kameleon.step.groups import (
-    APPROXIMATIONS,
-    CONTROL_VARIATES,
-    EMULATOR_MOVES,
-    EVALUATIONS,
-    KEPT_GROUPS,
-    LEARNED_GROUP,
-)
+from pymc_kameleon.analysis.surrogate_correction import by_surrogate
+from pymc_kameleon.step.groups import KEPT_GROUPS, LEARNED_GROUP
 
 _log = logging.getLogger("pymc_kameleon")
 
-LEAST_MOVES, LEAST_BY_EMULATOR = 8, 2
-"""Moves by the surrogate of each chain, at least, if averages are to be corrected; and by the
-emulator, each of which stops at many places."""
+KINDS = by_surrogate, by_emulator, by_process, by_control_variates, by_gradients
+"""All kinds of corrections, approximate ones after those that they stand beside."""
 
 ROUNDING = 1e-9
 """Difference of values of a function that counts as none, relative, and in standard deviations."""
-
-MANY = 2000
-"""Draws of a process that quantiles are taken from, which need not be exact."""
 
 EXTREMES, MIDDLE, MOST_COLUMNS = 3, 100, 50
 """Draws at each end of a quantity, and near the medians of all of them, with which alone a function
@@ -47,12 +31,10 @@ is called again, to see whether it mixes draws; and quantities at whose ends it 
 
 
 class Draws:
-    """The draws of a result, and its variables at other points.
+    """The draws of a result, its variables at other points, and the `corrections` of averages.
 
-    `moves` by the surrogate or emulator that is the `approximation`, the `known` of a process, the
-    `controls` of a sampler, and those `by_gradients` are None, or correct averages of the
-    `posterior`. `should_be_corrected` tells whether a sampler has kept something for that, be it
-    enough or not.
+    `should_be_corrected` tells whether a sampler has kept something for that, be it enough or not.
+    `why_not` has the reasons why some kinds of corrections are none.
     """
 
     def __init__(self, dt, model):
@@ -60,149 +42,55 @@ class Draws:
             dt = dt.to_dataset()
         elif isinstance(dt, xr.DataTree) and "posterior" not in dt.children:
             raise ValueError("There are no draws to average: the result has no posterior.")
-        self.posterior = convert_to_dataset(dt, group="posterior")
-        self.moves = self.known = self.controls = self.approximation = None
-        self.should_be_corrected, self._size = False, 1  # chains that are taken for one
-        self.by_gradients, self.why_not_by_gradients = None, ""
-        if not {"chain", "draw"} <= set(self.posterior.dims):
+        posterior = convert_to_dataset(dt, group="posterior")
+        if not {"chain", "draw"} <= set(posterior.dims):
             raise ValueError(
-                "The draws need the dimensions chain and draw, and have "
-                f"{list(self.posterior.dims)}. az.extract stacks them, and dt.isel(chain=0) drops "
-                "one: pass the whole result, or dt.isel(chain=[0])."
+                f"The draws need the dimensions chain and draw, and have {list(posterior.dims)}. "
+                "az.extract stacks them, and dt.isel(chain=0) drops one: pass the whole result, or "
+                "dt.isel(chain=[0])."
             )
-        if any(self.posterior.sizes.get(dim) == 0 for dim in ("chain", "draw")):
+        if any(posterior.sizes.get(dim) == 0 for dim in ("chain", "draw")):
             raise ValueError("There are no draws to average: chain or draw has the length 0.")
-        self._take_kept(dt, model)
-        self._take_gradients(dt, model)
-
-    def _take_kept(self, dt, model):
-        """Take what the sampler has kept to correct averages by, if there is enough of it."""
-        group = next((name for name in KEPT_GROUPS if name in getattr(dt, "children", ())), None)
-        if group is None or LEARNED_GROUP not in dt.children:
-            return
-        kept, learned = dt[group].to_dataset(), dt[LEARNED_GROUP].to_dataset()
-        learned = learned.map(lambda own: own.astype(float) if own.dtype.kind == "f" else own)
-        if not {"chain", "draw"} <= set(kept.dims):
-            return
-        numbers = {dim: np.unique(self.posterior[dim]) for dim in ("chain", "draw")}
-        known = {"chain": np.intersect1d(kept["chain"], learned["chain"]), "draw": kept["draw"]}
-        if any(
-            len(own) < self.posterior.sizes[dim] or not np.isin(own, known[dim]).all()
-            for dim, own in numbers.items()
-        ):
-            _log.warning(
-                "Averages are those of the draws: their chains or draws are not numbered as they "
-                "were sampled."
-            )
-            return
-        if len(np.unique(np.diff(numbers["draw"]))) > 1:
-            _log.warning(
-                "Averages are those of the draws: some were selected, perhaps by their values. "
-                "Corrected averages are those of the whole posterior, of draws at equal distances."
-            )
-            return
-        self.posterior, kept = self.posterior.sel(numbers), kept.sel(numbers)
-        self.should_be_corrected = True
-        if group == CONTROL_VARIATES:
-            if are_enough(controls := kept_of(kept, learned)):
-                self.controls = controls
-            else:
-                _log.info(
-                    "Control variates correct no averages here: there are too few chains or draws, "
-                    "or a parameter never moved."
-                )
-            return
-        by_emulator = group == EMULATOR_MOVES
-        moves = emulator_moves_of(kept) if by_emulator else moves_of(kept, learned)
-        if EVALUATIONS in dt.children:
-            self.known = known_of(dt[EVALUATIONS].to_dataset(), kept)
-        size = size_of_superchains(superchains_of(self.posterior))
-        if size > 1 and not by_emulator and (joined := moves.joined(size)) is not None:
-            moves, self._size = joined, size
-        if _are_enough(moves, kept.sizes["chain"] // self._size):
-            self.moves, self.approximation = moves, APPROXIMATIONS[group]
-        elif self.known is None:
-            _log.info(
-                "The %s corrects no averages here: there are too few chains, or moves by it.",
-                APPROXIMATIONS[group],
-            )
-            return
-        model = model_for(kept, model, kept["coordinate"].values.tolist())
-        self._recomputed = Recomputed(self.posterior, kept, model)
-
-    def _take_gradients(self, dt, model):
-        """Take gradients at the draws, if there is a model, or they are kept; say why not."""
-        try:
-            self.by_gradients = controls_by_gradients(dt, self.posterior, model)
-        except NoGradients as error:
-            self.why_not_by_gradients = str(error)
-            if not self._has_kept:  # else they are corrected by that
-                _log.info("Averages are not corrected by gradients: %s.", error)
-            return
-        self.should_be_corrected |= self.by_gradients is not None
+        result = _result_of(dt, posterior, model)
+        self.posterior, self.corrections, self.why_not = result.posterior, {}, {}
+        for kind in KINDS:
+            try:
+                self.corrections[kind.__name__] = kind(result)
+            except NotCorrected as error:
+                if str(error):
+                    self.why_not[kind.__name__] = str(error)
+        if not self.corrections:
+            for by, reason in self.why_not.items():
+                _log.info("No correction %s: %s.", by.replace("_", " "), reason)
+        self.should_be_corrected = bool(result.group or self.corrections)
+        self._recomputed = None
+        if any(one.is_anew for one in self.corrections.values()):
+            model = model_for(result.kept, model, result.kept["coordinate"].values.tolist())
+            self._recomputed = Recomputed(self.posterior, result.kept, model)
 
     @property
-    def can_be_corrected(self):
-        """Whether averages can be corrected."""
-        return self.by_gradients is not None or self._has_kept
-
-    @property
-    def _has_kept(self):
-        return self.controls is not None or self._can_recompute
-
-    @property
-    def _can_recompute(self):
-        return self.moves is not None or self.known is not None
-
-    @cached_property
-    def certificate(self):
-        """The certificate of the surrogate, or the emulator, None without one."""
-        return None if self.moves is None else certificate(self.moves)
+    def of_few_evaluations(self):
+        """Whether evaluations are so few that all of them tell averages."""
+        return any(one.is_approximate for one in self.corrections.values())
 
     def corrected(self, values, function, n_decisive=None):
         """Return Corrected averages of values (chains, draws, q), each in the best way; or None."""
-        found = [] if function is None else [self._corrected(values, function, n_decisive)]
-        if self.by_gradients is not None:
-            found.append(zero_variance(values, self.by_gradients))
-        found = [own for own in found if own is not None]
-        return best_of(found) if found else None
-
-    def _corrected(self, values, function, n_decisive):
-        """Return Corrected averages by what the sampler has kept, None if that failed."""
-        if not self._can_recompute:
-            return controlled(values, self.controls)
-        try:
-            found = None
-            if isinstance(self.moves, EmulatorMoves):
-                found = emulator_correction.corrected(values, self.moves, function)
-            elif self.moves is not None:
-                joined = values.reshape(-1, self._size * values.shape[1], values.shape[2])
-                found = surrogate_correction.corrected(joined, self.moves, function, n_decisive)
-                found = found._replace(is_better=found.is_better & (found.gain > 1))
-            if self.known is not None:
-                found = with_process(found, values, self.known, function)
-            return found
-        except Exception as error:  # of the model, or of the user's function
-            _log.warning(
-                "Averages are those of the draws: at other points computing them raised %s: %s",
-                type(error).__name__,
-                error,
-            )
-            return None
+        return best_of(self.corrections, Quantities(values, function, n_decisive))
 
     def many(self, function):
-        """Return a function of positions (n, d) at `MANY` draws of a process, None without it."""
-        if self.known is None or self.known is NOTHING:
-            return None
-        with np.errstate(all="ignore"):
-            values = function(evenly(self.known.draws, MANY))
-        return values if np.isfinite(values).all() else None
+        """Return a function of positions (n, d) at many further draws; None without them."""
+        for one in self.corrections.values():
+            if one.draws is not None:
+                with np.errstate(all="ignore"):
+                    values = function(one.draws)
+                return values if np.isfinite(values).all() else None
+        return None
 
     def can_correct(self, names):
-        """Return which variables what the sampler kept can correct; log why others cannot be."""
-        if not self._has_kept:
+        """Return which variables are known at other points; log why others are not."""
+        if self._recomputed is None:
             return []
-        reasons = self._recomputed.why_not(names) if self._can_recompute else {}
+        reasons = self._recomputed.why_not(names)
         for reason in dict.fromkeys(reasons.values()):
             own = ", ".join(name for name, one in reasons.items() if one == reason)
             level = logging.WARNING if reason == CHANGED else logging.INFO
@@ -237,7 +125,7 @@ class Draws:
 
     def is_of_each_draw(self, values, function):
         """Whether a function of positions (n, d) gives values (chains, draws, ...) at the draws."""
-        if not self._can_recompute or self._recomputed.is_of_draws(values, function):
+        if self._recomputed.is_of_draws(values, function):
             return True
         _log.warning(
             "The average is that of the draws: the function gives other values at the same points."
@@ -248,6 +136,35 @@ class Draws:
         """Return the values of a function of the variables `names` at points x (n, d), (n, ...)."""
         variables = {name: own[None] for name, own in self._recomputed.at(x, names).items()}
         return _values(function, _Named(variables), (1, len(x)))[0]
+
+
+def _result_of(dt, posterior, model):
+    """Return the Result, with what the sampler has kept of the draws to correct averages by."""
+    plain, groups = Result(dt, posterior, model), getattr(dt, "children", ())
+    group = next((name for name in KEPT_GROUPS if name in groups), None)
+    if group is None or LEARNED_GROUP not in groups:
+        return plain
+    kept, learned = dt[group].to_dataset(), dt[LEARNED_GROUP].to_dataset()
+    learned = learned.map(lambda own: own.astype(float) if own.dtype.kind == "f" else own)
+    if not {"chain", "draw"} <= set(kept.dims):
+        return plain
+    numbers = {dim: np.unique(posterior[dim]) for dim in ("chain", "draw")}
+    known = {"chain": np.intersect1d(kept["chain"], learned["chain"]), "draw": kept["draw"]}
+    why_not = ""
+    if any(
+        len(own) < posterior.sizes[dim] or not np.isin(own, known[dim]).all()
+        for dim, own in numbers.items()
+    ):
+        why_not = "their chains or draws are not numbered as they were sampled."
+    elif len(np.unique(np.diff(numbers["draw"]))) > 1:
+        why_not = (
+            "some were selected, perhaps by their values. Corrected averages are those of the "
+            "whole posterior, of draws at equal distances."
+        )
+    if why_not:
+        _log.warning("Averages are those of the draws: %s", why_not)
+        return plain
+    return Result(dt, posterior.sel(numbers), model, group, kept.sel(numbers), learned)
 
 
 def _one_chain(values):
@@ -265,13 +182,6 @@ def _trials(arrays):
     yield np.argsort(ranks.max(axis=1))[:MIDDLE]
 
 
-def _are_enough(moves, chains):
-    """Whether there are moves enough in each of several chains."""
-    moved = moves.row[(moves.start != moves.end).any(axis=1)]
-    least = LEAST_BY_EMULATOR if isinstance(moves, EmulatorMoves) else LEAST_MOVES
-    return chains > 1 and np.bincount(moved, minlength=chains).min() >= least
-
-
 def _values(function, variables, shape):
     """Return what a function makes of arrays of this shape (chains, draws), ..., as float64."""
     with np.errstate(all="ignore"):
@@ -281,18 +191,14 @@ def _values(function, variables, shape):
     if isinstance(found, Mapping | list | tuple):
         kind = type(found).__name__
         raise ValueError(f"{wanted}, not a {kind}: average its parts one by one, or stack them.")
-    if found is None:
-        raise ValueError(f"{wanted}, but returns None: does it end with return?")
     values = np.asarray(found)
     if values.dtype.kind not in "biuf":
         raise ValueError(
             f"{wanted}, of real numbers, not of {values.dtype}: average the real and the imaginary "
             "part of complex numbers, and of text whether it is equal to something."
         )
-    if values.shape[:2] != shape:
-        raise ValueError(f"{wanted}, not {values.shape}.")
-    if values.size == 0:
-        raise ValueError(f"{wanted}, not {values.shape}: that has nothing to average.")
+    if values.shape[:2] != shape or values.size == 0:
+        raise ValueError(f"{wanted}, with something to average, not {values.shape}.")
     return values.astype(np.float64)
 
 
@@ -313,9 +219,7 @@ class _Named(UserDict):
     def __missing__(self, name):
         raise KeyError(f"The function asks for {name!r}, but the variables are {list(self)}.")
 
-    def __contains__(self, name):
-        self.used.add(name)
-        return super().__contains__(name)
+    __contains__ = Mapping.__contains__  # which asks for it
 
     def __iter__(self):
         self.used.update(self.data)

@@ -7,7 +7,7 @@ from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis import batches
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite
-from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events, warn_of_unknown
+from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events, warn_of_high_errors
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.result.opening import opened
 
@@ -93,18 +93,18 @@ def expectation(dt, function, model=None):
         return draws.at(x, function, used).reshape(len(x), -1)
 
     is_known = draws.can_correct(used) == used and draws.is_of_each_draw(values, at)
-    found, r_hat, apart, by_process = _averaged(draws, values, at if is_known else None)
+    found, r_hat, are_enough = _averaged(draws, values, at if is_known else None)
     names = elements("the function", shape)
-    warn_of_few_events(names, values, by_process)
+    warn_of_few_events(names, values, are_enough)
     sd = np.fmax(values.std(axis=(0, 1)), found.mcse * found.ess**0.5)  # of few draws it is less
-    warn_of_unknown(names, sd, found.mcse, draws)
+    warn_of_high_errors(names, sd, found.mcse, draws)
     if draws.should_be_corrected:
-        warn_of(dt, names, values, r_hat, draws, apart)
+        warn_of(dt, names, values, r_hat, draws)
     return Expectation(*(part.reshape(shape)[()] for part in found))
 
 
 def _averaged(draws, values, function):
-    """Return the Expectation of q functions, R-hat, how far chains are apart, and `by_process`."""
+    """Return the Expectation of q functions, R-hat, and which are approximate."""
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         mcse, ess = (
             np.where(np.ptp(values, axis=(0, 1)) > 0, of(values, 0, 1, method="mean"), np.nan)
@@ -112,18 +112,15 @@ def _averaged(draws, values, function):
         )
         r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
     found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
-    plain = found, r_hat, np.zeros(values.shape[2]), np.zeros(values.shape[2], bool)
-    if not draws.can_be_corrected or not np.isfinite(values).all():
-        return plain
-    better = draws.corrected(values, function)
-    if better is None:
+    plain = found, r_hat, np.zeros(values.shape[2], bool)
+    if not np.isfinite(values).all() or (better := draws.corrected(values, function)) is None:
         return plain
     with np.errstate(divide="ignore", invalid="ignore"):
         ess = values.var(axis=(0, 1)) / better.mcse**2
-        ess = np.where(better.by_process, (better.sd / better.mcse) ** 2, ess)
+        ess = np.where(better.is_approximate, (better.sd / better.mcse) ** 2, ess)
     pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
     found = Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))
     own = batches.r_hat(better.halves, values)
-    own = np.where(better.by_process, np.nan, own)  # which no chain tells
+    own = np.where(better.is_approximate, np.nan, own)  # which no chain tells
     r_hat = np.where(better.is_better, own, r_hat)
-    return found, r_hat, better.disagreement * better.is_better, better.by_process
+    return found, r_hat, better.is_approximate

@@ -11,6 +11,8 @@ from arviz_stats.base import array_stats
 from pytensor.graph.traversal import graph_inputs
 from rich.progress import track
 
+from pymc_kameleon.analysis.batches import LEAST_DRAWS
+from pymc_kameleon.analysis.corrections import Correction, NotCorrected
 from pymc_kameleon.analysis.identity import (
     limits_of_r_hat,
     probability_of_means,
@@ -24,7 +26,7 @@ from pymc_kameleon.analysis.unconstrained_draws import (
     on_unconstrained_scale,
     variables_lacking,
 )
-from pymc_kameleon.analysis.zero_variance import controls_of
+from pymc_kameleon.analysis.zero_variance import controls_of, zero_variance
 from pymc_kameleon.core.evaluations import evaluate_many
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
@@ -36,11 +38,11 @@ from pymc_kameleon.step.messages import counted, say_if_compiling, some
 PART, SECONDS_TO_SHOW = 200, 3.0
 """Points that are evaluated at a time, and from how many seconds on a bar shows how far it is."""
 
-LEAST_DRAWS, LONG_TAIL = 100, 0.7
-"""Draws of each chain, at least, and Pareto k of the tails of a coordinate, at most."""
+LONG_TAIL = 0.7
+"""Pareto k of the tails of a coordinate, at most."""
 
-LEAST_P, DOUBTFUL_P = 1e-5, 1e-3
-"""Probability of the means of controls below which these are not used, or doubtful."""
+LEAST_P = 1e-5
+"""Probability of the means of controls below which these are not used."""
 
 SAME_LOGP, ROUNDINGS = 1e-5, 100
 """Standard deviation of what log π at the draws differs from what the sampler has kept of it, and
@@ -54,8 +56,10 @@ BAMBI = (
 """Why draws of a Bambi model may not be those of its PyMC model."""
 
 
-class NoGradients(Exception):
-    """Why there are no gradients of draws: the end of a sentence."""
+def by_gradients(result):
+    """Return the Correction by gradients of the log-density."""
+    controls = controls_by_gradients(result.dt, result.posterior, result.model)
+    return Correction(lambda f: zero_variance(f.values, controls))
 
 
 def model_of_gradients(posterior, model):
@@ -67,22 +71,22 @@ def model_of_gradients(posterior, model):
 
 
 def controls_by_gradients(dt, posterior, model):
-    """Return Controls of a result's draws, None without a model or what was kept."""
+    """Return Controls of a result's draws, by a model, or by what was kept."""
     kept = _kept_of(dt, posterior)
     if kept is None and (model := model_of_gradients(posterior, model)) is None:
-        return None
+        raise NotCorrected("")
     _check_draws(dt, posterior)
     if kept is None:
         try:
             kept = _evaluated(dt, posterior, model)
-        except NoGradients:
+        except NotCorrected:
             raise
         except Exception as error:  # of the model, or of what compiles it
-            raise NoGradients(f"computing them raised {type(error).__name__}: {error}") from error
+            raise NotCorrected(f"computing them raised {type(error).__name__}: {error}") from error
         if isinstance(dt, xr.DataTree):
             dt[GRADIENTS] = xr.DataTree(kept)
     if kept.attrs["broken"]:
-        raise NoGradients(kept.attrs["broken"])
+        raise NotCorrected(kept.attrs["broken"])
     position, gradient = (
         kept[name].transpose("chain", "draw", "coordinate").values
         for name in ("position", "gradient")
@@ -92,42 +96,41 @@ def controls_by_gradients(dt, posterior, model):
         over = np.nan_to_num(r_hat / limits_of_r_hat(position), nan=np.inf)
     if over.max() > 1:
         name, most = kept["coordinate"].values[worst := np.argmax(over)], r_hat[worst]
-        raise NoGradients(f"R-hat of {name} is {most:.3f}, more than so many good draws have")
+        raise NotCorrected(f"R-hat of {name} is {most:.3f}, more than so many good draws have")
     if (k := pareto_k(position)).max() > LONG_TAIL:
         name = kept["coordinate"].values[np.argmax(k)]
-        raise NoGradients(f"{name} has a long tail (Pareto k {k.max():.2f}), and so have controls")
+        raise NotCorrected(f"{name} has a long tail (Pareto k {k.max():.2f}), and so have controls")
     controls = controls_of(position, gradient)
     if not controls.sizes:
-        raise NoGradients("there are too few draws for so many parameters")
-    p = probability_of_means(controls.values[..., : 3 * position.shape[2]])
-    if not p > LEAST_P:
-        raise NoGradients(
+        raise NotCorrected("there are too few draws for so many parameters")
+    if not probability_of_means(controls.values[..., : 3 * position.shape[2]]) > LEAST_P:
+        raise NotCorrected(
             "controls whose means are 0 have others at these draws: the model is another one, the "
             "draws were selected, or have not converged, or its density does not fall off"
         )
-    return controls._replace(are_doubtful=p < DOUBTFUL_P)
+    return controls
 
 
 def _check_draws(dt, posterior):
     """See that there are chains and draws enough, all of them, and that none has diverged."""
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
     if STATE_GROUP in getattr(dt, "children", ()) and restrictions(dt[STATE_GROUP].attrs):
-        raise NoGradients("the sampler was held in a region")
+        raise NotCorrected("the sampler was held in a region")
     if chains < 2:
-        raise NoGradients("there is one chain only")
+        raise NotCorrected("there is one chain only")
     if draws < LEAST_DRAWS:
-        raise NoGradients(f"there are fewer than {LEAST_DRAWS} draws of each chain")
+        raise NotCorrected(f"there are fewer than {LEAST_DRAWS} draws of each chain")
     steps = np.unique(np.diff(posterior["draw"].values))
     if len(steps) == 1 and steps[0] > 1:
-        raise NoGradients("the draws were thinned, and all of them are needed")
+        raise NotCorrected("the draws were thinned, and all of them are needed")
     if (steps != 1).any():
-        raise NoGradients(
+        raise NotCorrected(
             "the draws are not numbered one after another: some were selected, repeated or "
             "reordered (runs are joined along chain, not along draw)"
         )
     stats = _stats_of(dt)
     if "diverging" in stats and (n := int(stats["diverging"].sum())):
-        raise NoGradients(
+        raise NotCorrected(
             f"{counted(n, 'draw')} diverged, so that a part of the posterior may not have been "
             "seen: let target_accept be higher"
         )
@@ -156,15 +159,15 @@ def _kept_of(dt, posterior):
 def _evaluated(dt, posterior, model):
     """Return a Dataset of positions and gradients at all draws."""
     if lacking := variables_lacking(posterior, model):
-        raise NoGradients(f"the draws lack {some(lacking)} of the model{_hint(posterior)}")
+        raise NotCorrected(f"the draws lack {some(lacking)} of the model{_hint(posterior)}")
     if model.discrete_value_vars:
-        raise NoGradients(f"{model.discrete_value_vars} are discrete")
+        raise NotCorrected(f"{model.discrete_value_vars} are discrete")
     logp = model.logp()
     boxes = sorted({name_of(op) for op in ops_of([logp]) if is_of_user(op)})
     if boxes and "diverging" not in _stats_of(dt):  # NUTS has called them for each draw, many times
-        raise NoGradients(f"gradients would call {' and '.join(boxes)}")
+        raise NotCorrected(f"gradients would call {' and '.join(boxes)}")
     if reason := why_not_by_graph(logp, model.value_vars):
-        raise NoGradients(reason)
+        raise NotCorrected(reason)
     _check_data(dt, model, logp)
     try:
         x, layout, point = on_unconstrained_scale(posterior, model)
@@ -173,11 +176,11 @@ def _evaluated(dt, posterior, model):
             own = model.value_vars
             density = Density(ModelLogp(model, own, point, {}, everywhere, 1).compiled())
     except (NotMapped, ValueError) as error:  # without a gradient, or noisy
-        raise NoGradients(str(error)) from error
+        raise NotCorrected(str(error)) from error
     flat = np.ascontiguousarray(x.reshape(-1, layout.d))
     logp, gradients = density(flat)
     if not (np.isfinite(logp).all() and np.isfinite(gradients).all()):
-        raise NoGradients("the log-density of the model, or its gradient, is not finite at a draw")
+        raise NotCorrected("the log-density of the model, or its gradient, is not finite at a draw")
     _check_it_is_the_model(dt, posterior, logp.reshape(x.shape[:2]))
     dims = "chain", "draw", "coordinate"
     return xr.Dataset(
@@ -222,7 +225,7 @@ def _check_data(dt, model, logp):
             before, now = kept[name].values, np.asarray(data[name])
             precision = {"rtol": np.finfo(np.float32).eps, "atol": 0.0, "equal_nan": True}
             if before.shape != now.shape or not np.allclose(before, now, **precision):
-                raise NoGradients(f"{name} has changed since the draws were made")
+                raise NotCorrected(f"{name} has changed since the draws were made")
 
 
 def _check_it_is_the_model(dt, posterior, logp):
@@ -236,7 +239,7 @@ def _check_it_is_the_model(dt, posterior, logp):
         return
     off = min(np.std(kept - logp), np.std(kept + logp))  # of an energy
     if off > SAME_LOGP + ROUNDINGS * np.finfo(kept.dtype).eps * np.abs(logp).max():
-        raise NoGradients(
+        raise NotCorrected(
             "the model gives another log-density at the draws than the sampler has kept: it, or "
             f"its data, may have been changed{_hint(posterior)}"
         )
@@ -247,7 +250,7 @@ class Density:
 
     def __init__(self, logp):
         if logp.is_estimate:
-            raise NoGradients("the log-density is an estimate")
+            raise NotCorrected("the log-density is an estimate")
         self._logp = logp
 
     def __call__(self, points):

@@ -1,7 +1,6 @@
 """Averages by a Gaussian process of the log-density, where evaluations are few.
 
-docs/estimates_methods.md explains them. Each average is the one of two, by moves and by the process
-(samplers/surrogate/active/averages.py), that has the smaller error.
+docs/estimates_methods.md explains them; samplers/surrogate/active/averages.py has the process.
 """
 
 from contextlib import suppress
@@ -10,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, Corrected
+from pymc_kameleon.analysis.corrections import Correction, NotCorrected
 from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
@@ -18,6 +18,7 @@ from pymc_kameleon.samplers.surrogate.active.star import least_exact
 from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.evaluations import each_once
 from pymc_kameleon.samplers.surrogate.moves import generator_of
+from pymc_kameleon.step.groups import APPROXIMATIONS, EVALUATIONS
 from pymc_kameleon.step.learned import COORDINATE
 
 MOST_EVALUATIONS, LEAST_EVALUATIONS = 500, (10, 3)
@@ -39,17 +40,37 @@ ATTEMPTS, GOOD_ERROR = 3, 0.2
 """Sets of paths, at most, until their averages rest on enough points, and the errors of all
 coordinates' means and standard deviations are less than this, in standard deviations."""
 
-ROUNDING = 1e-12
-"""Error, by the average, that rounding has where a function is the same everywhere."""
+MANY = 2000
+"""Draws of a process that quantiles are taken from, which need not be exact."""
 
 NOTHING = object()
 """Stands for what a process knows that is not to be believed."""
 
 
+def by_process(result):
+    """Return the Correction by a process, which has no error if it is not to be believed."""
+    if result.group not in APPROXIMATIONS or EVALUATIONS not in result.dt.children:
+        raise NotCorrected("")
+    known = known_of(result.dt[EVALUATIONS].to_dataset(), result.kept)
+    is_believed = known is not NOTHING
+
+    def batches(f):
+        q = f.values.shape[2]
+        mean, error, sd = np.zeros(q), np.full(q, np.inf), np.zeros(q)
+        if is_believed:
+            with np.errstate(all="ignore"):
+                mean, error, sd = known.averages(f.at, max(1, NUMBERS_PER_PART // q))
+        one, halves = np.ones(q), np.full((2, q), np.nan)
+        return Corrected(mean, error, one, np.full(q, is_believed), halves, sd=sd)
+
+    draws = evenly(known.draws, MANY) if is_believed else None
+    return Correction(batches, is_anew=True, is_approximate=True, draws=draws)
+
+
 def known_of(data, kept):
     """Return what a process knows of the posterior, by Datasets of evaluations and of moves.
 
-    It is NOTHING if it is not to be believed, None with too many evaluations for one, or too few.
+    It is NOTHING if it is not to be believed. Raise NotCorrected with too many, or too few.
     """
     d = data.sizes[COORDINATE]
     rows = np.column_stack([data[name].values.astype(np.float64) for name in ("z", "logp")])
@@ -59,7 +80,7 @@ def known_of(data, kept):
     least = LEAST_EVALUATIONS[0] + LEAST_EVALUATIONS[1] * d
     most = MOST_WITH_EXACT if exact.sum() >= least_exact(d) else MOST_EVALUATIONS
     if not suits(d) or not least <= max(n, data.attrs["n_evaluations"]) <= most:
-        return None
+        raise NotCorrected("")
     if n > MOST_EVALUATIONS:
         others = evenly(np.arange(FIRST_WITH_EXACT, n), MOST_EVALUATIONS - FIRST_WITH_EXACT)
         some = np.concatenate([np.arange(FIRST_WITH_EXACT), others])
@@ -103,46 +124,3 @@ def _largest_error(posterior):
 
     _, error, _ = posterior.averages(of_both, NUMBERS_PER_PART)
     return float(np.nan_to_num(error, nan=np.inf).max())
-
-
-def with_process(found, values, known, function):
-    """Return Corrected averages of functions, each by the process if its error is smaller.
-
-    `found` are those by moves, or None; `function` gives values (n, q) at points. The error by
-    moves is no smaller than that of as many independent draws, by the sd that the process knows.
-    Without moves the draws of each chain count as one. Where neither has an error, it is NaN.
-    """
-    q, of_draws = values.shape[2], values.mean(axis=(0, 1))
-    mean, error, sd = np.zeros(q), np.full(q, np.inf), np.zeros(q)
-    with np.errstate(all="ignore"):
-        if known is not NOTHING:
-            mean, error, sd = known.averages(function, max(1, NUMBERS_PER_PART // q))
-        is_alone = found is None and known is not NOTHING
-        if found is None:
-            of_one = values.std(axis=(0, 1)) / np.sqrt(len(values))
-            mcse = of_one if is_alone else np.full(q, np.inf)
-            if is_alone:
-                error = np.fmin(error, np.hypot(of_one, mean - of_draws))
-            halves = np.full((2, q), np.nan)
-            found = Corrected(of_draws, mcse, np.ones(q), True, np.ones(q), halves)
-        mcse = found.mcse * np.where(found.is_better, 1, np.sqrt(found.gain))
-        # Draws that have missed a tail agree too well.
-        counted = values.shape[0] * values.shape[1] * np.where(found.is_better, found.gain, 1)
-        mcse = np.fmax(mcse, np.where(mcse > 0, sd / np.sqrt(counted), 0))
-        is_known = (mcse > 0) & (np.ptp(values, axis=(0, 1)) > 0)
-        is_told = error > ROUNDING * np.abs(mean)
-        mcse, error = np.where(is_known, mcse, np.inf), np.where(is_told, error, np.inf)
-        other = np.where(found.is_better, found.mean, of_draws)
-        by_process = (error < mcse) | (is_alone & (error < np.inf))
-        beyond_errors = np.square(mean - other) - mcse**2 - error**2
-        variance = np.where(by_process, error, mcse) ** 2 + np.fmax(beyond_errors, 0)
-        gain = found.gain * found.mcse**2 / variance
-        return found._replace(
-            mean=np.where(by_process, mean, other),
-            mcse=np.where(variance < np.inf, np.sqrt(variance), np.nan),
-            gain=np.where(np.isfinite(gain) & (gain > 0), gain, 1),
-            is_better=by_process | found.is_better,
-            disagreement=np.where(by_process, 1, found.disagreement),
-            by_process=by_process,
-            sd=sd,
-        )

@@ -14,13 +14,12 @@ from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
 from scipy.stats import norm
 
-from pymc_kameleon.analysis.batches import Corrected, r_hat
+from pymc_kameleon.analysis.batches import ROUNDING, Corrected, r_hat
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
 from pymc_kameleon.analysis.trust import (
     warn_of,
     warn_of_few_events,
     warn_of_high_errors,
-    warn_of_unknown,
 )
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
@@ -73,9 +72,10 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         divided by that of this mean. ``ess_bulk`` and ``ess_tail`` are those of the draws.
         ``r_hat`` is that of corrected averages over half-chains if the mean was corrected. If many
         chains began at the same few points, ``r_hat_nested`` tells whether these groups agree.
-        ``attrs`` may have the ``certificate`` of a surrogate or an emulator, the rows whose mean is
-        ``by_process``, and so approximate, or ``by_gradients``, and ``not_by_gradients``: why there
-        are none.
+        ``attrs`` may have the ``certificate`` of a surrogate or an emulator; the rows whose mean is
+        corrected ``by_surrogate``, ``by_emulator``, ``by_control_variates``, ``by_gradients``, or
+        is ``by_process``, and so approximate; and ``not_by_gradients`` and so on: why there are
+        none.
 
     Raises
     ------
@@ -127,30 +127,31 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     constant = np.ptp(values, axis=(0, 1)) == 0
     _put(table, constant, ["mcse_mean", "mcse_sd", "ess"], np.nan)
     plain = table.copy()
-    apart, by_process = np.zeros(len(table)), np.zeros(len(table), bool)
-    if draws.can_be_corrected:
-        apart, by_process, by_gradients = _correct(table, draws, chosen, values, ci_prob, ci_kind)
-        if (close := draws.certificate) is not None:
-            table.attrs["certificate"] = close._asdict()
-        if draws.known is not None:
-            table.attrs["by_process"] = table.index[by_process].tolist()
-        if draws.by_gradients is not None:
-            table.attrs["by_gradients"] = table.index[by_gradients].tolist()
-    if draws.why_not_by_gradients:
-        table.attrs["not_by_gradients"] = draws.why_not_by_gradients
+    by, is_approximate = _correct(table, draws, chosen, values, ci_prob, ci_kind)
+    for name, one in draws.corrections.items():
+        table.attrs[name] = table.index[by == name].tolist()
+        if one.certificate is not None:
+            table.attrs["certificate"] = one.certificate._asdict()
+    table.attrs |= {f"not_{kind}": reason for kind, reason in draws.why_not.items()}
     if draws.should_be_corrected:
         r_hat = table["r_hat"].to_numpy()
         if numbers is not None:
             nested = table["r_hat_nested"].to_numpy()
             high, nested_high = are_high(r_hat, nested, numbers, values.shape[1])
             r_hat = np.where(nested_high, nested, np.where(high, r_hat, np.nan))
-        r_hat = np.where(by_process, np.nan, r_hat)  # which no chain tells
-        warn_of(dt, list(table.index), values, r_hat, draws, apart)
-    sd, mcse = table["sd"].to_numpy(), table["mcse_mean"].to_numpy()
-    warn_of_unknown(list(table.index), sd, mcse, draws)
+        r_hat = np.where(is_approximate, np.nan, r_hat)  # which no chain tells
+        warn_of(dt, list(table.index), values, r_hat, draws)
     _keep_means_in_intervals(table, plain)
-    warn_of_high_errors(table, draws)
-    warn_of_few_events(list(table.index), values, by_process)
+    if (table["sd"] <= ROUNDING * table["mean"].abs()).all():
+        _log.warning(
+            "All draws are equal, of each variable: it is a constant, or no proposal was accepted. "
+            "Then they say nothing about the posterior. Draw longer, or raise max_evaluations."
+        )
+    else:
+        labels = [f"{what} of {name}" for what in ("mean", "sd") for name in table.index]
+        errors = table[["mcse_mean", "mcse_sd"]].to_numpy().T.ravel()
+        warn_of_high_errors(labels, np.tile(table["sd"], 2), errors, draws)
+    warn_of_few_events(list(table.index), values, is_approximate)
     if is_number:
         return table.round(round_to)
     return _rounded(table) if round_to == "auto" else table
@@ -160,17 +161,15 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
 
 
 def _correct(table, draws, chosen, values, ci_prob, ci_kind):
-    """Put corrected numbers into the table; return how far chains are apart, by row.
-
-    And which means are by a process, and which by gradients.
-    """
+    """Put corrected numbers into the table; return by what means are, and which are approximate."""
     sizes = [variable[0, 0].size for variable in chosen.values()]
     names = draws.can_correct(list(chosen))
     known = np.repeat([name in names for name in chosen], sizes)
     real = np.repeat([variable.dtype.kind == "f" for variable in chosen.values()], sizes)
     varies = np.isfinite(values).all(axis=(0, 1)) & (np.ptp(values, axis=(0, 1)) > 0)
+    varies &= bool(draws.corrections)
     place = np.cumsum(known) - 1
-    told = np.zeros(len(table)), np.zeros(len(table), bool), np.zeros(len(table), bool)
+    told = np.full(len(table), "", object), np.zeros(len(table), bool)
     for own, is_known in _blocks_of(known, varies, values[..., 0].size):
 
         def columns_at(x, own=own):
@@ -252,16 +251,15 @@ class _Block:
         sd = table["sd"].to_numpy()[better_rows]
         ess = (sd / mean.mcse[better]) ** 2
         _put(table, better_rows, ["ess"], ess[:, None])
-        by_process = np.broadcast_to(mean.by_process, better.shape)[better]
-        _put(table, better_rows[by_process], ["r_hat"], np.sqrt(1 + 1 / ess[by_process, None]))
+        own = np.broadcast_to(mean.is_approximate, better.shape)[better]
+        _put(table, better_rows[own], ["r_hat"], np.sqrt(1 + 1 / ess[own, None]))
         changed = below.is_better.reshape(GRID, q).any(axis=0) & real
         shares = below.mean.reshape(GRID, q)
         for j in np.flatnonzero(changed):
             if not has_atoms(self.values[..., j]):
                 ends = interval(self.grid[:, j], shares[:, j], ci_prob, ci_kind)
                 _put(table, rows[[j]], table.columns[2:4], ends)
-        apart = np.maximum(mean.disagreement * better, square.disagreement * fine)
-        return apart, mean.by_process, mean.by_gradients & better
+        return np.where(better, mean.by, ""), mean.is_approximate
 
     def r_hat(self, below, means):
         """Return R-hat (q,) of F over halves of chains, (2 · chains, GRID · q).
@@ -287,9 +285,6 @@ def _scores():
 
 
 SCORES = _scores()
-
-ROUNDING = 1e-9
-"""Scores that differ by no more are the same: those of distances, of both ends."""
 
 
 def _put(table, rows, columns, values):

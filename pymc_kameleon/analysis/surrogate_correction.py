@@ -30,7 +30,18 @@ from pymc_kameleon.analysis.batches import (
     parts,
     widened_range,
 )
-from pymc_kameleon.samplers.surrogate.moves import SETS, Spread, ends_of_pairs, generator_of
+from pymc_kameleon.analysis.corrections import NotCorrected
+from pymc_kameleon.analysis.moves import Moves, correction_by
+from pymc_kameleon.result.superchains import size_of_superchains, superchains_of
+from pymc_kameleon.samplers.surrogate.emulator import emulator_from
+from pymc_kameleon.samplers.surrogate.moves import (
+    SETS,
+    Spread,
+    ends_of_pairs,
+    generator_of,
+    parameters_of,
+)
+from pymc_kameleon.step.groups import SURROGATE_MOVES
 
 FIRST_POINTS, FIRST_RUNS, MOST_RANDOMNESS = 1024, 2000, 0.2
 """Points of each set for E_s g, and new runs of all moves together, to begin with. They are doubled
@@ -42,6 +53,56 @@ DOUBT_POINTS, MOST_DOUBT = 128, 4.0
 MOST_WORK, OVERHEAD_CENTRES = 1.5e8, 300
 """Coordinates of differences to centres that may be computed at a time for that, in some 0.1 s; and
 so many centres take as long as all else."""
+
+
+LEAST_MOVES = 8
+"""Moves of each chain, at least. With two to six, errors of a probability were 1.6 to 3.7 times too
+small (150 runs of four chains on a normal), and with eight 1.1 times."""
+
+
+def by_surrogate(result):
+    """Return the Correction by moves of SurrogateMetropolis."""
+    if result.group != SURROGATE_MOVES:
+        raise NotCorrected("")
+    size = size_of_superchains(superchains_of(result.posterior))
+    moves = moves_of(result.kept, result.learned, size)
+    chains = len(moves.parameters)
+
+    def batches(f):
+        joined = f.values.reshape(chains, -1, f.values.shape[2])
+        found = corrected(joined, moves, f.at, f.n_decisive)
+        return found._replace(is_better=found.is_better & (found.gain > 1))
+
+    return correction_by(moves, chains, LEAST_MOVES, batches)
+
+
+def moves_of(kept, learned, size=1):
+    """Return the Moves of datasets of a result: what it has kept of moves, and what was learned.
+
+    So many neighbouring chains count as one, if they do not differ in s.
+    """
+    accept_prob, logp, start, end = (
+        kept[name].transpose("chain", "draw", ...).values
+        for name in ("accept_prob", "end_logp", "start", "end")
+    )
+    (chains, draws), (row, draw) = accept_prob.shape, np.nonzero(~np.isnan(accept_prob))
+    at = row, draw
+    of_chains = [learned.sel(chain=chain) for chain in kept["chain"].values if len(row)]
+    parameters = [parameters_of(own) for own in of_chains]
+    if all(len(set(map(_key, parameters[k : k + size]))) == 1 for k in range(0, chains, size)):
+        row, draw = row // size, row % size * draws + draw
+        of_chains, parameters = of_chains[::size], parameters[::size]
+    log_w = np.empty(len(row))
+    for k in np.unique(row):
+        own = row == k
+        log_w[own] = logp[at][own] - emulator_from(of_chains[k])(end[at][own])
+    return Moves(row, draw, start[at], end[at], log_w, accept_prob[at], parameters)
+
+
+def _key(parameters):
+    """Return what s depends on, as bytes."""
+    own = parameters.mean, parameters.factor, *parameters.surrogate
+    return b"".join(part.tobytes() for part in own)
 
 
 def corrected(f, moves, function, n_decisive=None):
@@ -58,70 +119,88 @@ def corrected(f, moves, function, n_decisive=None):
         g = np.clip(values, low, high)
         return g, values - g
 
-    def g(x):
-        return clipped(x)[0]
+    batches, centre, rng = batches_of(f, moves), f.mean(axis=(0, 1)), generator_of(moves.end)
+    same = {}
+    for row, own in enumerate(moves.parameters):
+        same.setdefault(_key(own), []).append(row)
+    each = [_Known(rows, moves, batches, clipped, centre, rng) for rows in same.values()]
+    n_runs = max(1, FIRST_RUNS // len(moves.row))
+    for one in each:
+        one.add_runs(n_runs)
+    known, k = np.zeros(batches.a.shape), np.empty(batches.a.shape)
+    tamed = {row: one.tamed for one in each for row in one.rows}
+    for row, part in parts(moves, max(1, NUMBERS_PER_PART // f.shape[2])):
+        rejected = (1 - moves.accept_prob[part])[:, None]
+        (start, _), (end, _) = clipped(moves.start[part]), clipped(moves.end[part])
+        change = end - tamed[row](moves.end[part])[0]
+        np.add.at(known[row], batches.of_moves[part], rejected * (start - end) + change)
 
-    batches = batches_of(f, moves)
-    a, lengths = batches.a, batches.lengths
-    inner = _Inner(moves, batches.of_moves, clipped, f.mean(axis=(0, 1)), a.shape)
-    known = _known(moves, batches.of_moves, g, inner, a.shape)
+    def total(name, b, power=1):
+        """Return the sum of what all s have of this, by their shares in T, which has b."""
+        return sum((b[one.rows].sum(axis=0) / len(b)) ** power * getattr(one, name) for one in each)
+
     while True:
-        x = means_over_moves(known + inner.sums(batches.n_moves), batches)
-        b = coefficients(a, x, inner.variance_under_s(np.ones(a[:, 0].shape)))
-        variances = inner.rejections(b), inner.variance_under_s(b)
-        found = combined(a, x, b, lengths, *variances)
+        for one in each:
+            k[one.rows] = one.sums / n_runs + batches.n_moves[one.rows][:, :, None] * one.mean
+        x = means_over_moves(known + k, batches)
+        b = coefficients(batches.a, x, total("variance", np.ones(k[:, 0].shape), 2))
+        least = sum(one.rejected(b) for one in each) / len(b) ** 2
+        of_runs = sum(one.variance_of_runs(b, n_runs) for one in each)
+        common = total("variance", b, 2)
+        found = combined(batches.a, x, b, batches.lengths, least, common)
         with np.errstate(divide="ignore", invalid="ignore"):
             points, runs = (
-                np.nan_to_num(variance(b) / np.square(found.mcse))[:n_decisive].max()
-                for variance in (inner.variance_under_s, inner.variance_of_runs)
+                np.nan_to_num(variance / np.square(found.mcse))[:n_decisive].max()
+                for variance in (common, of_runs)
             )
-        if max(points, runs) < MOST_RANDOMNESS or not inner.double(points > runs):
-            return combined(a, x, b, lengths, *variances, inner.unseen(b), inner.beyond(b))
+        are_points = points > runs
+        work = sum(one.work_of_points if are_points else one.work_of_runs for one in each)
+        if max(points, runs) < MOST_RANDOMNESS or work > MOST_WORK:
+            unseen, beyond = total("unseen", b), total("beyond", b)
+            return combined(batches.a, x, b, batches.lengths, least, common, unseen, beyond)
+        for one in each:
+            if are_points:
+                one.add_points()
+            else:
+                one.add_runs(n_runs)
+        n_runs *= 1 if are_points else 2
 
 
-def _known(moves, batches, g, inner, shape):
-    """Return sums over batches of (1 − α)(g(x) − g(v)) + g(v) − g*(v)."""
-    sums = np.zeros(shape)
-    for row, part in parts(moves, max(1, NUMBERS_PER_PART // shape[2])):
-        rejected, end = (1 - moves.accept_prob[part])[:, None], g(moves.end[part])
-        change = end - inner.tamed(row, moves.end[part])
-        np.add.at(sums[row], batches[part], rejected * (g(moves.start[part]) - end) + change)
-    return sums
+class _Known:
+    """The means k* of g* of the chains `rows`, which have the same s: by points of it, and runs."""
 
-
-# ---- k ------------------------------------------------------------------------------------------
-
-
-class _UnderSurrogate:
-    """E_s g* by weighted points, for the chains `rows`, which have the same s."""
-
-    def __init__(self, rows, spread, clipped, centre, q):
-        self.rows, self._spread, self._clipped, self.n = rows, spread, clipped, 0
-        self._centre = centre
+    def __init__(self, rows, moves, batches, clipped, centre, rng):
+        self.rows, self._moves, self._of_moves, self._rng = rows, moves, batches.of_moves, rng
+        self._clipped, self._centre, q = clipped, centre, len(centre)
+        self._size = max(1, NUMBERS_PER_PART // q)
+        self._spread = spread = Spread(moves.parameters[rows[0]], rng)
+        self._n_moves = np.bincount(moves.row)[rows][:, None]
+        self.n, self.work_of_runs = 0, 0.0
         self._sums, self._weights = np.zeros((SETS, q)), np.zeros(SETS)
         self._beyond, self._known_beyond = np.zeros(q), np.zeros(q)
-        self.double()
+        shape = len(rows), batches.a.shape[1], q
+        self.sums, self._squares = np.zeros(shape), np.zeros((len(rows), q))
+        self.add_points()
         w, x = self._w[:, :DOUBT_POINTS], self._x[:, :DOUBT_POINTS].reshape(-1, self._x.shape[2])
         values, shares = clipped(x)[0].reshape(*w.shape, q), w / w.sum()
         lacking = np.expm1(np.minimum(spread.doubt(x), MOST_DOUBT)).reshape(w.shape)
         lacking *= shares * SETS
         self._lacking = lacking.sum(axis=1), np.einsum("ij,ijk->ik", lacking, values)
         unknown = spread.is_lowest(x).reshape(w.shape) * shares
-        self.rejections = np.einsum("ij,ijk->k", unknown, np.square(values - self.mean))
-        """Variance (q,) of a move's correction by ends where nothing is known, all rejected."""
+        self._rejections = np.einsum("ij,ijk->k", unknown, np.square(values - self.mean))
 
     def tamed(self, x):
         """Return g* at points x (n, d), what g lacks of f, and whether s is lowest there."""
         (g, beyond), lowest = self._clipped(x), self._spread.is_lowest(x)
         return np.where(lowest[:, None], self._centre, g), beyond, lowest
 
-    def double(self):
-        """Have twice as many points."""
-        n, size = self.n or FIRST_POINTS, max(1, NUMBERS_PER_PART // self._sums.shape[1])
+    def add_points(self):
+        """Have twice as many points for E_s g*."""
+        n = self.n or FIRST_POINTS
         self._x, self._w = self._spread.more(n)
         for i in range(SETS):
-            for first in range(0, n, size):
-                part = slice(first, first + size)
+            for first in range(0, n, self._size):
+                part = slice(first, first + self._size)
                 x, w = self._x[i, part], self._w[i, part]
                 g, beyond, lowest = self.tamed(x)
                 self._sums[i] += w @ g
@@ -130,8 +209,41 @@ class _UnderSurrogate:
         self._weights += self._w.sum(axis=1)
         self.n += n
 
+    def add_runs(self, n_runs):
+        """Make so many more pairs of runs of each move."""
+        moves = self._moves
+        for place, row in enumerate(self.rows):
+            own = np.repeat(np.flatnonzero(moves.row == row), n_runs)
+            pairs = moves.start[own], self._draws(len(own))
+            *ends, apart, evaluated = ends_of_pairs(moves.parameters[row], *pairs, self._rng)
+            self.work_of_runs += evaluated * self._work
+            apart = np.flatnonzero(apart)
+            for first in range(0, len(apart), self._size):
+                part = apart[first : first + self._size]
+                difference = self.tamed(ends[0][part])[0] - self.tamed(ends[1][part])[0]
+                np.add.at(self.sums[place], self._of_moves[own[part]], difference)
+                self._squares[place] += np.square(difference).sum(axis=0)
+
+    def _draws(self, n):
+        """Return n draws of s (n, d)."""
+        cumulative = np.cumsum(self._w)
+        chosen = np.searchsorted(cumulative, self._rng.random(n) * cumulative[-1], side="right")
+        return self._x.reshape(-1, self._x.shape[2])[chosen]
+
+    @property
+    def _work(self):
+        """What an evaluation of s takes."""
+        own = self._moves.parameters[self.rows[0]]
+        return own.mean.size * (float(own.surrogate.n[0]) + OVERHEAD_CENTRES)
+
+    @property
+    def work_of_points(self):
+        """What it takes to have twice as many."""
+        return SETS * self.n * self._work
+
     @property
     def mean(self):
+        """E_s g* (q,)."""
         return self._sums.sum(axis=0) / self._weights.sum()
 
     @property
@@ -143,7 +255,7 @@ class _UnderSurrogate:
     @property
     def beyond(self):
         """What E_s g lacks of E_s f, (q,), where s knows anything."""
-        return self._known_beyond / self._weights.sum()
+        return np.nan_to_num(self._known_beyond / self._weights.sum())
 
     @property
     def unseen(self):
@@ -154,103 +266,12 @@ class _UnderSurrogate:
         beyond = np.nan_to_num(self._beyond / self._weights.sum(), nan=np.inf)
         return np.abs(beyond) + np.sqrt(np.maximum(changes.mean(axis=0) ** 2 - chance, 0))
 
-    def draws(self, n, rng):
-        """Return n draws of s (n, d)."""
-        cumulative = np.cumsum(self._w)
-        chosen = np.searchsorted(cumulative, rng.random(n) * cumulative[-1], side="right")
-        return self._x.reshape(-1, self._x.shape[2])[chosen]
+    def rejected(self, b):
+        """Return the variance (q,) by rare moves to where nothing is known, all rejected."""
+        return (np.square(b[self.rows]) / self._n_moves).sum(axis=0) * self._rejections
 
-
-def _work(parameters):
-    """Return what an evaluation of s takes."""
-    return parameters.mean.size * (float(parameters.surrogate.n[0]) + OVERHEAD_CENTRES)
-
-
-class _Inner:
-    """The means k* of g* over inner chains from the start of each move, by `batches` (n,)."""
-
-    def __init__(self, moves, batches, clipped, centre, shape):
-        self._moves, self._batches = moves, batches
-        self._rng, self._n_runs, self._work = generator_of(moves.end), 0, 0.0
-        chains, _, q = shape
-        self._sums, self._squares = np.zeros(shape), np.zeros((chains, q))
-        same = {}
-        for row, own in enumerate(moves.parameters):
-            key = b"".join(part.tobytes() for part in (own.mean, own.factor, *own.surrogate))
-            same.setdefault(key, []).append(row)
-        self._under_s = [
-            _UnderSurrogate(rows, Spread(moves.parameters[rows[0]], self._rng), clipped, centre, q)
-            for rows in same.values()
-        ]
-        self._run(max(1, FIRST_RUNS // len(moves.row)))
-
-    def _run(self, n_runs):
-        """Make so many more pairs of runs of each move."""
-        moves, size = self._moves, max(1, NUMBERS_PER_PART // self._sums.shape[2])
-        for one in self._under_s:
-            for row in one.rows:
-                own = np.repeat(np.flatnonzero(moves.row == row), n_runs)
-                pairs = moves.start[own], one.draws(len(own), self._rng)
-                *ends, apart, evaluated = ends_of_pairs(moves.parameters[row], *pairs, self._rng)
-                self._work += evaluated * _work(moves.parameters[row])
-                apart = np.flatnonzero(apart)
-                for first in range(0, len(apart), size):
-                    part = apart[first : first + size]
-                    difference = one.tamed(ends[0][part])[0] - one.tamed(ends[1][part])[0]
-                    np.add.at(self._sums[row], self._batches[own[part]], difference)
-                    self._squares[row] += np.square(difference).sum(axis=0)
-        self._n_runs += n_runs
-
-    def tamed(self, row, x):
-        """Return g* of a chain at points x (n, d)."""
-        return next(one for one in self._under_s if row in one.rows).tamed(x)[0]
-
-    def sums(self, n_moves):
-        """Return sums of k over batches, by how many moves they have (chains, batches)."""
-        sums = self._sums / self._n_runs
-        for one in self._under_s:
-            sums[one.rows] += n_moves[one.rows][:, :, None] * one.mean
-        return sums
-
-    def variance_under_s(self, b):
-        """Return the variance of T (q,) by E_s g, which batches do not show; b is (chains, q)."""
-        return sum(self._share(one, b) ** 2 * one.variance for one in self._under_s)
-
-    def unseen(self, b):
-        """Return what T (q,) may be wrong by as nobody has been everywhere."""
-        return sum(self._share(one, b) * one.unseen for one in self._under_s)
-
-    def beyond(self, b):
-        """Return what T (q,) lacks as g is clipped, by s."""
-        return sum(self._share(one, b) * np.nan_to_num(one.beyond) for one in self._under_s)
-
-    def rejections(self, b):
-        """Return the variance of T (q,) by rare moves to where nothing is known, seen or not."""
-        squares = np.square(b) / np.bincount(self._moves.row)[:, None]
-        parts = (squares[one.rows].sum(axis=0) * one.rejections for one in self._under_s)
-        return sum(parts) / len(b) ** 2
-
-    def _share(self, one, b):
-        return b[one.rows].sum(axis=0) / len(b)
-
-    def variance_of_runs(self, b):
+    def variance_of_runs(self, b, n_runs):
         """Return the variance of T (q,) by new runs, which batches do show."""
-        n = self._n_runs * np.bincount(self._moves.row)[:, None]
-        variance = self._squares / n - np.square(self._sums.sum(axis=1) / n)
-        return np.sum(np.square(b / len(b)) * variance / n, axis=0)
-
-    def double(self, points):
-        """Have twice as many points for E_s g, or else runs; return whether work allows it."""
-        if points:
-            of = self._moves.parameters
-            more = sum(SETS * one.n * _work(of[one.rows[0]]) for one in self._under_s)
-        else:
-            more = self._work
-        if more > MOST_WORK:
-            return False
-        if points:
-            for one in self._under_s:
-                one.double()
-        else:
-            self._run(self._n_runs)
-        return True
+        n = n_runs * self._n_moves
+        variance = self._squares / n - np.square(self.sums.sum(axis=1) / n)
+        return np.sum(np.square(b[self.rows] / len(b)) * variance / n, axis=0)

@@ -7,24 +7,19 @@ from math import ceil
 import numpy as np
 from arviz_stats.base import array_stats
 
+from pymc_kameleon.result.superchains import HIGH_RHAT
 from pymc_kameleon.step.messages import some
 from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS, longest_rejection
 
 _log = logging.getLogger("pymc_kameleon")
 
-HIGH_RHAT, POOR_SHARE, CHAINS_APART, LONG_TAIL = 1.05, 0.3, 10.0, 0.5
-"""R-hat, share of effective weights, variance between chains over that within, and Pareto k of the
-draws, beyond which errors are not to be trusted: with a larger k the variance is infinite."""
-
-LARGE_ERROR = 0.5
-"""Standard error, in standard deviations, from which an average is hardly known."""
+POOR_SHARE, LONG_TAIL = 0.3, 0.5
+"""Share of effective weights, and Pareto k of the draws, beyond which errors are not to be trusted:
+with a larger k the variance is infinite."""
 
 HIGH_ERROR = 0.1
 """Standard error, in standard deviations, above which a mean or a standard deviation is told to be
 known badly: that of the mean of 100 independent draws. Twice as much is a fifth."""
-
-ROUNDING = 1e-12
-"""Standard deviation of equal draws, at most, as a share of their mean."""
 
 FEW_EVENTS = 20
 """Independent events from which the standard error of their frequency is to be trusted."""
@@ -33,13 +28,13 @@ LEAST_FOR_TAILS = 100
 """Draws of all chains, at least, if tails are to be fitted."""
 
 
-def warn_of_few_events(names, values, by_process):
+def warn_of_few_events(names, values, are_enough):
     """Warn of averages on which a few draws decide, as of probabilities of what is rare.
 
-    Those `by_process` (q,) have draws enough; others of values (chains, draws, q) may not.
+    Some (q,) `are_enough` all the same; others of values (chains, draws, q) may not be.
     """
     events = independent_events(values)
-    few = np.flatnonzero((events < FEW_EVENTS) & ~by_process)
+    few = np.flatnonzero((events < FEW_EVENTS) & ~are_enough)
     if few.size == 0:
         return
     few = few[np.argsort(events[few], kind="stable")]
@@ -56,51 +51,22 @@ def warn_of_few_events(names, values, by_process):
     )
 
 
-def warn_of_unknown(names, sd, mcse, draws):
-    """Warn of averages, of these errors and sd (q,), that few evaluations hardly tell."""
-    if draws.known is None:
-        return
-    unknown = ~(mcse < LARGE_ERROR * sd) & (sd > 0)
-    if unknown.any():
-        _log.warning(
-            "The evaluations are too few for the average of %s: its standard error is more than "
-            "half a standard deviation, or, if it is NaN, unknown. Raise max_evaluations, and make "
-            "sure that the quantity is finite between the draws.",
-            some([names[i] for i in np.flatnonzero(unknown)]),
-        )
-
-
-def warn_of_high_errors(table, draws):
-    """Warn of means and standard deviations in a summary's table that are known badly.
-
-    Means that `warn_of_unknown` has told of are left out.
-    """
-    sd = table["sd"].to_numpy()
-    if (sd <= ROUNDING * table["mean"].abs()).all():
-        _log.warning(
-            "All draws are equal, of each variable: it is a constant, or no proposal was accepted. "
-            "Then they say nothing about the posterior. Draw longer, or raise max_evaluations."
-        )
-        return
+def warn_of_high_errors(names, sd, mcse, draws):
+    """Warn of averages, of these sd and errors (q,), that are known badly, or not, if NaN."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        of_mean, of_sd = (table[name].to_numpy() / sd for name in ("mcse_mean", "mcse_sd"))
-    if draws.known is not None:
-        of_mean = np.where(of_mean < LARGE_ERROR, of_mean, np.nan)
-    errors = np.concatenate([of_mean, of_sd])
+        errors = np.nan_to_num(np.where(sd > 0, mcse / sd, 0), nan=np.inf)
     high = np.flatnonzero(errors > HIGH_ERROR)
     if high.size == 0:
         return
     high = high[np.argsort(-errors[high], kind="stable")]
-    labels = [f"{what} of {name}" for what in ("mean", "sd") for name in table.index]
     worst = errors[high[0]]
+    largest = f"{worst:.2g} of a standard deviation, and twice that is nothing rare"
+    times = f"{ceil((worst / HIGH_ERROR) ** 2)} times as long" if worst < np.inf else "longer"
     _log.warning(
-        "Some averages are known badly, as by few draws: %s. The largest standard error is %.2g of "
-        "a standard deviation, and twice that is nothing rare. %s.",
-        some([labels[i] for i in high]),
-        worst,
-        f"Draw {ceil((worst / HIGH_ERROR) ** 2)} times as long"
-        if draws.known is None
-        else "Raise max_evaluations",
+        "Some averages are known badly, as by few draws: %s. The largest standard error is %s. %s.",
+        some([names[i] for i in high]),
+        largest if worst < np.inf else "unknown",
+        "Raise max_evaluations" if draws.of_few_evaluations else f"Draw {times}",
     )
 
 
@@ -116,21 +82,19 @@ def independent_events(values):
     return events
 
 
-def warn_of(dt, names, values, r_hat, draws, apart):
+def warn_of(dt, names, values, r_hat, draws):
     """Warn of these signs, for q quantities with these `names` and values (chains, draws, q).
 
-    `r_hat` (q,) is that of these, or of corrected averages, whose variance between chains over that
-    within them is `apart` (q,).
+    `r_hat` (q,) is that of these, or of corrected averages.
     """
     reasons, k = [], pareto_k(values)
     if stuck := _longest_rejection(dt):
         reasons.append(f"a chain was stuck for {stuck} draws in a row")
-    close = draws.certificate
-    if close is not None and close.ess_share < POOR_SHARE:
-        reasons.append(f"the {draws.approximation} is poor ({close.in_words()})")
+    for by, one in draws.corrections.items():
+        if one.certificate is not None and one.certificate.ess_share < POOR_SHARE:
+            reasons.append(f"the {by.removeprefix('by_')} is poor ({one.certificate.in_words()})")
     for measured, limit, sign in (
         (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
-        (apart, CHAINS_APART, "corrected averages of {} differ between chains"),
         (k, LONG_TAIL, "{} has a long tail, and maybe no variance (Pareto k {:.2f})"),
     ):
         if (measured > limit).any():

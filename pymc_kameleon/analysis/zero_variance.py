@@ -44,7 +44,6 @@ class Controls(NamedTuple):
     sizes: list  # how many of them may be used
     position: np.ndarray  # (chains, draws, d)
     gradient: np.ndarray  # the same of log π
-    are_doubtful: bool = False  # whether their means are hardly 0
 
 
 def controls_of(position, gradient):
@@ -66,11 +65,7 @@ def controls_of(position, gradient):
 
 
 def zero_variance(f, controls):
-    """Return Corrected averages of f (chains, draws, q), finite, of two chains or more.
-
-    If controls are doubtful, errors are not below those of the means of θ c, which may hide as
-    much.
-    """
+    """Return Corrected averages of f (chains, draws, q), finite, of two chains or more."""
     chains, draws, q = f.shape
     folds = np.arange(chains) * min(MOST_FOLDS, chains) // chains
     batches = np.arange(draws) * MOST_BATCHES // draws
@@ -96,10 +91,8 @@ def zero_variance(f, controls):
     # 1/12 of that
     n_places = min(np.unique(own).size for own in np.moveaxis(controls.position, 2, 0))
     least[two] = np.maximum(least[two], ((high - low)[two] / n_places) ** 2 / 2)
-    if controls.are_doubtful:
-        least = np.maximum(least, (a - x).reshape(-1, q).var(axis=0) / a[..., 0].size)
     found = combined(a, x, coefficients(a, x, 0.0), np.bincount(batches), least, 0.0)
-    return found._replace(is_better=found.is_better & (found.gain > 1), by_gradients=np.True_)
+    return found._replace(is_better=found.is_better & (found.gain > 1))
 
 
 # ---- steps --------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ An approximation has two compiled functions:
     jump(density, at, rng)             writes another proposal into `at.v`, and returns the log of
                                        the proposal's ratio; NaN if a trajectory is to be made
 
-`density` is a tuple of what these need. `chain` has the fields mean, factor, leap, most_leaps and
-n_inner, which is M.
+`density` is a Density, and `chain` has the fields of Chain, and perhaps more.
 
 Symbols: z the posterior's coordinates, u = L⁻¹(z − μ) those in which s is about standard normal, ε
 the leap.
@@ -26,7 +25,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from pymc_kameleon.approximation.linalg import cholesky
-from pymc_kameleon.core.arrays import floats
+from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.jit import cached_jit, jit
 from pymc_kameleon.core.linalg import (
     copy,
@@ -37,6 +36,7 @@ from pymc_kameleon.core.linalg import (
 )
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.moments import shrunk_covariance
+from pymc_kameleon.core.target import Target
 
 LEAP_RANGE = 0.3
 """Share of ε by which it varies, so that no trajectory comes back to where it began."""
@@ -53,6 +53,24 @@ is corrected, and one of the first `FIRST_STOPS` is proposed."""
 def n_stops(d):
     """Return R for d coordinates."""
     return max(min(STOPS // d, MOST_STOPS), FIRST_STOPS)
+
+
+class Chain(NamedTuple):
+    """What a chain on s goes by."""
+
+    mean: floats("d")  # μ
+    factor: floats("d", "d")  # L
+    leap: floats(1)  # ε
+    most_leaps: integers(1)
+    n_inner: integers(1)  # M
+
+
+class Density(NamedTuple):
+    """What log s is computed from, and where."""
+
+    target: Target
+    s: Chain  # and more
+    scratch: tuple
 
 
 class Trajectory(NamedTuple):
@@ -288,16 +306,24 @@ def learn_chain(s, starts, lengths, memory, rng):
     return sample
 
 
-def log_mass(s, z, rng):
+def log_mass(s, z, factor, rng):
     """Return the log mass of the mode of s with its maximum at z (d,), but for a constant.
+
+    `factor` is about that of the covariance there. The chain's shape is left as it was.
 
     It is that of a normal with the covariance of draws, and their mean log s; draws that are higher
     than z have left the mode. The curvature at z does not tell it: in many dimensions hardly a draw
     is near.
     """
+    shape = s.chain.mean, s.chain.factor, s.chain.leap, s.chain.most_leaps, s.chain.n_inner
+    before = [part.copy() for part in shape]
+    s.chain.mean[:], s.chain.factor[:] = z, factor
     draws = learn_chain(s, z[None], FIRST_LENGTHS, 0, rng)
     log_s, _ = s.values(np.vstack([z, draws]))
-    return np.minimum(log_s[1:], log_s[0]).mean() + np.log(np.diag(s.chain.factor)).sum()
+    log_volume = np.log(np.diag(s.chain.factor)).sum()
+    for part, old in zip(shape, before, strict=True):
+        part[:] = old
+    return np.minimum(log_s[1:], log_s[0]).mean() + log_volume
 
 
 def tune_leap(chain, accept_prob):

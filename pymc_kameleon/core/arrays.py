@@ -26,7 +26,7 @@ def bools(*shape):
 
 def extended(name, cls, **fields):
     """Return a NamedTuple with the fields of another one, and these, as annotated."""
-    both = NamedTuple(name, [*get_type_hints(cls, include_extras=True).items(), *fields.items()])
+    both = NamedTuple(name, [*(get_type_hints(cls, include_extras=True) | fields).items()])
     both.__module__ = sys._getframe(1).f_globals["__name__"]  # where pickle looks for it
     return both
 

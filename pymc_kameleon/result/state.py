@@ -73,6 +73,7 @@ def stacked(steps, states):
         _stack_leaves(arrays, f"{prefix}own_point", points)
         _stack_leaves(arrays, f"{prefix}tunes", [state.tune for state in own])
         _stack_leaves(arrays, f"{prefix}trail", [state.trail for state in own])
+        _stack_leaves(arrays, f"{prefix}rounds", [state.rounds for state in own])
         _stack_leaves(arrays, f"{prefix}data", [state.data.hex() for state in own])
         _stack_leaves(arrays, f"{prefix}rng", [_generator_as_text(state.rng) for state in own])
     _stack_late(arrays, steps, states)
@@ -127,6 +128,8 @@ def _unpack_step(step, arrays, prefix):
         raise ValueError(f"pk.resume needs the same data: {DATA_CHANGED}.")
     if step.trail.size:
         step.trail = np.array(arrays[f"{prefix}trail"]).reshape(-1, *step.trail.shape[1:])
+    if step.rounds.size:
+        step.rounds = np.array(arrays[f"{prefix}rounds"])
     step.rng = _generator_from_text(str(arrays[f"{prefix}rng"].item()))
     step.monitor, step.tune = ChainMonitor(**monitor), bool(arrays[f"{prefix}tunes"].item())
 

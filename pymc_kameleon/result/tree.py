@@ -9,6 +9,7 @@ from importlib.metadata import version
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.approximation.rounds import search_dataset
 from pymc_kameleon.result.columns import data_of
 from pymc_kameleon.result.origin import MODEL_ID, id_of
 from pymc_kameleon.result.state import pack
@@ -19,6 +20,7 @@ from pymc_kameleon.step.groups import (
     DRAWN_GROUPS,
     EVALUATIONS,
     LEARNED_GROUP,
+    SEARCH,
     STATE_GROUP,
     WARMUP_GROUPS,
 )
@@ -59,6 +61,9 @@ def data_tree(job, all_chains, chains, length, record, plan, seconds):
     states = states.assign_coords(chain=all_numbers)
     groups[STATE_GROUP] = states.assign_attrs(plan | kept)
     groups |= _evaluations(job, all_chains, record)
+    rounds = {chain.number: [own.rounds for own in chain.state.steps] for chain in all_chains}
+    if (search := search_dataset(rounds)) is not None:
+        groups[SEARCH] = search.assign_attrs(attributes)
     groups |= _draws_beyond(record, AHEAD, chains, length, tuned)
     groups |= _draws_beyond(record, BEHIND, [c for c in all_chains if c not in chains], 0, 0)
     return xr.DataTree.from_dict(groups)

@@ -6,6 +6,7 @@
 ``gradient``          MALA, GadRWM, GadMALA
 ``surrogate``         SurrogateMetropolis
 ``emulator``          EmulatorMetropolis
+``approximation``     a sampler by an approximation, and what it asks of a fit
 ``learned_shape``     what samplers share that learn a covariance
 ``one_scale``         what samplers share that have one scale
 ``symmetries``        maps that take a mode to another

@@ -17,7 +17,6 @@ from scipy.stats import norm
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
-from pymc_kameleon.analysis.trust import HIGH_RHAT
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.layout import elements
@@ -29,6 +28,7 @@ from pymc_kameleon.model.pymc_internals import (
     run_convergence_checks,
 )
 from pymc_kameleon.model.starts import initvals as dispersed
+from pymc_kameleon.result.superchains import HIGH_RHAT
 from pymc_kameleon.samplers.choice import as_unbound, bound_steps, default_step, listed
 from pymc_kameleon.samplers.kameleon.kam import KAM
 from pymc_kameleon.samplers.random_walk.adaptive import GAM

@@ -14,7 +14,6 @@ from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis.gradients_of_draws import check_kept
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
-from pymc_kameleon.analysis.trust import HIGH_RHAT
 from pymc_kameleon.model.advice import what_may_help
 from pymc_kameleon.model.pymc_internals import (
     WarningType,
@@ -23,7 +22,7 @@ from pymc_kameleon.model.pymc_internals import (
     run_convergence_checks,
 )
 from pymc_kameleon.model.watch import FAILED
-from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
+from pymc_kameleon.result.superchains import HIGH_RHAT, are_high, nested_r_hat, superchains_of
 from pymc_kameleon.step.messages import (
     capitalised,
     chains_named,

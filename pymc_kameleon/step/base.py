@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pymc as pm
 
+from pymc_kameleon.approximation.rounds import no_rounds
 from pymc_kameleon.core.arrays import copied
 from pymc_kameleon.core.chain import N_PROGRESS, Algorithm
 from pymc_kameleon.core.compiler import one_thread_compiles
@@ -74,6 +75,7 @@ class KameleonState(StepMethodState):
     point: np.ndarray | None
     data: bytes
     trail: np.ndarray
+    rounds: np.ndarray
     guide: Guide
     state: Any
     parameters: Any
@@ -386,6 +388,7 @@ class KameleonStep(ArrayStepShared):
         self.monitor = ChainMonitor(tune, draws)
         self.point = None
         self.trail = self.search.no_trail()
+        self.rounds = no_rounds(len(self.trail) if self.search.searches else 0)
         self.log_density.read_data()
         self.log_density.begin_watch()
         self.data = self.log_density.digest

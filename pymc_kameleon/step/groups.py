@@ -23,6 +23,9 @@ GROUPS_BY_DRAW = *KEPT_GROUPS, GRADIENTS
 EVALUATIONS = "evaluations"
 """All evaluations of the log-density, and what black boxes were given, and have returned."""
 
+SEARCH = "search"
+"""Rounds of the searches for the posterior."""
+
 APPROXIMATIONS = {SURROGATE_MOVES: "surrogate", EMULATOR_MOVES: "emulator"}
 """What proposed the moves of a group, by an approximation to the posterior."""
 

@@ -1,11 +1,13 @@
 """How a chain finds the posterior before its first draw: by which rules, and how many evaluations.
 
 Of a chain's way there `trail` has what was evaluated, so that it can be interrupted: it is repeated
-from its beginning, by known values. `guide` is what other chains need of where it has led.
+from its beginning, by known values. `guide` is what other chains need of where it has led, and
+`rounds` what it has done.
 """
 
 import numpy as np
 
+from pymc_kameleon.approximation.rounds import Rounds, put_into
 from pymc_kameleon.step.warm_start.approach import (
     FOLLOWING,
     LEAST_TRIES,
@@ -38,6 +40,7 @@ class InitialSearch:
 
     def __init__(self, step):
         self.step, self.d = step, step.layout.d
+        self.rounds, self.recorded = Rounds(), None  # of the search under way, and its log-density
 
     def no_guide(self):
         """Return the Guide of a chain that knows of no other one."""
@@ -47,6 +50,16 @@ class InitialSearch:
         """Return the trail of a chain that has not begun: rows of values, and what is noted."""
         n = 1 + self.most_evaluations() if self.exists else 0
         return np.full((n, 1 + self.n_noted), np.nan)
+
+    def note(self, decided):
+        """Note a round that has ended, of all evaluations since the last one."""
+        n = self.recorded.n
+        self.rounds.note(n, self.recorded.values[:n, 0].max(initial=-np.inf), decided)
+
+    def note_all(self, rounds, n):
+        """Note the rounds of a search that has made the last n evaluations."""
+        for one in rounds:
+            self.rounds.note(self.recorded.n - n + one.evaluations, *one[1:])
 
     def know_start(self, n, noted):
         """Count `n` evaluations by which the chain's start was found, the last one there.
@@ -78,7 +91,10 @@ class InitialSearch:
         is_led = self.is_one_of_many and step.guide.is_known  # so its own start is of no account
         if is_led or np.isfinite(logp(q[:d])):
             logp.begin_again()
+            self.rounds, self.recorded = Rounds(), logp
             self.find(q, logp)
+            self.note("start of the chain")
+            put_into(step.rounds, self.rounds)
             log_density.count[0] += logp.begun  # of this draw, too
             value = logp.values[logp.n - 1, 0]
             if self.follows and np.array_equal(q[:d], logp.x) and value > -np.inf:
@@ -91,6 +107,7 @@ class InitialSearch:
         step, d, budget = self.step, self.d, self.budget()
         guide, is_few = step.guide, self.has_few_evaluations
         found = approach(logp, q[:d], step.rng, budget, self.is_rough, guide, is_few)
+        self.note_all(found.rounds, len(found.logps))
         q[:d] = draw_near(found, logp, step.rng, self.near_tries())
         step._fill(found.scales, step.tuning.n)
         step._use_warm_start(found)

@@ -9,13 +9,8 @@ from simulated import simulator
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.batches import Corrected
-from pymc_kameleon.analysis.process_correction import (
-    GOOD_ERROR,
-    NOTHING,
-    _largest_error,
-    known_of,
-    with_process,
-)
+from pymc_kameleon.analysis.corrections import NotCorrected, with_approximate
+from pymc_kameleon.analysis.process_correction import GOOD_ERROR, NOTHING, _largest_error, known_of
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
 from pymc_kameleon.samplers.surrogate.active.way import Known
 
@@ -124,83 +119,81 @@ def test_errors_of_means_and_of_sds_tell_how_good_draws_are():
 # ---- which of the two --------------------------------------------------------------------------
 
 
-class Fixed:
-    """Knows the averages of two functions."""
-
-    def __init__(self, mean, error, sd=(1.0, 1.0)):
-        self.averages = lambda function, size: tuple(map(np.array, (mean, error, sd)))
+def fixed(mean, error, sd=(1.0, 1.0), is_believed=True):
+    """Averages of two functions by a process."""
+    mean, error, sd, one = np.array(mean), np.array(error), np.array(sd), np.ones(2)
+    believed, halves = np.full(2, is_believed), np.full((2, 2), np.nan)
+    return Corrected(mean, error, one, believed, halves, "by_process", sd)
 
 
 def by_moves(mean, mcse, is_better=True):
     n = len(mean)
     halves = np.zeros((2, n))
-    return Corrected(
-        np.array(mean), np.array(mcse), np.full(n, 4.0), np.full(n, is_better), np.ones(n), halves
-    )
+    return Corrected(np.array(mean), np.array(mcse), np.full(n, 4.0), np.full(n, is_better), halves)
 
 
 VALUES = np.random.default_rng(0).standard_normal((2, 50, 2))
 
 
 def test_the_smaller_error_decides():
-    known = Fixed([0.1, 0.1], [0.01, 0.2])
-    found = with_process(by_moves([0.1, 0.1], [0.05, 0.05]), VALUES, known, None)
-    np.testing.assert_array_equal(found.by_process, [True, False])
+    known = fixed([0.1, 0.1], [0.01, 0.2])
+    found = with_approximate(by_moves([0.1, 0.1], [0.05, 0.05]), known, VALUES)
+    np.testing.assert_array_equal(found.is_approximate, [True, False])
     np.testing.assert_allclose(found.mcse, [0.01, 0.05])
     assert found.gain[0] == pytest.approx(1 / 100 / 0.01**2)
 
 
 def test_what_they_differ_by_is_an_error():
-    known = Fixed([0.4, 0.1], [0.01, 0.01])
-    found = with_process(by_moves([0.0, 0.1], [0.05, 0.05]), VALUES, known, None)
+    known = fixed([0.4, 0.1], [0.01, 0.01])
+    found = with_approximate(by_moves([0.0, 0.1], [0.05, 0.05]), known, VALUES)
     np.testing.assert_allclose(found.mcse**2, [0.4**2 - 0.05**2, 0.01**2])
-    known = Fixed([0.4, 0.1], [0.06, 0.06])
-    found = with_process(by_moves([0.0, 0.1], [0.05, 0.05]), VALUES, known, None)
+    known = fixed([0.4, 0.1], [0.06, 0.06])
+    found = with_approximate(by_moves([0.0, 0.1], [0.05, 0.05]), known, VALUES)
     np.testing.assert_allclose(found.mcse**2, [0.4**2 - 0.06**2, 0.05**2])
     np.testing.assert_allclose(found.gain * found.mcse**2, 4 * 0.05**2)
 
 
 def test_averages_of_draws_count_with_their_own_error():
     """Where moves are of no use: their variance is that of the corrected one, times the gain."""
-    known = Fixed([0.0, 0.0], [0.09, 0.2])
-    found = with_process(by_moves([9.0, 9.0], [0.05, 0.05], False), VALUES, known, None)
-    np.testing.assert_array_equal(found.by_process, [True, False])
+    known = fixed([0.0, 0.0], [0.09, 0.2])
+    found = with_approximate(by_moves([9.0, 9.0], [0.05, 0.05], False), known, VALUES)
+    np.testing.assert_array_equal(found.is_approximate, [True, False])
     np.testing.assert_array_equal(found.is_better, [True, False])
 
 
 def test_draws_that_miss_a_tail_know_no_more_than_independent_ones():
-    known = Fixed([0.0, 0.0], [0.06, 0.06], sd=(1.0, 3.0))
-    found = with_process(by_moves([0.1, 0.1], [0.05, 0.05]), VALUES, known, None)
-    np.testing.assert_array_equal(found.by_process, [False, True])  # 3 / sqrt(4 * 100) = 0.15
-    found = with_process(by_moves([0.0, 0.0], [0.01, 0.01], False), VALUES, known, None)
-    np.testing.assert_array_equal(found.by_process, [True, True])
+    known = fixed([0.0, 0.0], [0.06, 0.06], sd=(1.0, 3.0))
+    found = with_approximate(by_moves([0.1, 0.1], [0.05, 0.05]), known, VALUES)
+    np.testing.assert_array_equal(found.is_approximate, [False, True])  # 3 / sqrt(4 * 100) = 0.15
+    found = with_approximate(by_moves([0.0, 0.0], [0.01, 0.01], False), known, VALUES)
+    np.testing.assert_array_equal(found.is_approximate, [True, True])
 
 
 def test_draws_that_are_equal_have_no_error():
     """Rounding has one for them."""
-    known = Fixed([0.1, 0.1], [0.3, 0.3])
-    found = with_process(by_moves([0.0, 0.0], [1e-17, 1e-17]), np.zeros((2, 50, 2)), known, None)
+    known = fixed([0.1, 0.1], [0.3, 0.3])
+    found = with_approximate(by_moves([0.0, 0.0], [1e-17, 1e-17]), known, np.zeros((2, 50, 2)))
     np.testing.assert_array_equal(found.mean, [0.1, 0.1])
     np.testing.assert_array_equal(found.mcse, [0.3, 0.3])
 
 
 def test_what_is_equal_everywhere_has_no_error():
     """Nor has it where rounding has one for it."""
-    found = with_process(None, np.zeros((2, 50, 2)), Fixed([0.0, 0.1], [0.0, 0.1]), None)
+    found = with_approximate(None, fixed([0.0, 0.1], [0.0, 0.1]), np.zeros((2, 50, 2)))
     np.testing.assert_allclose(found.mcse, [np.nan, 0.1])
-    found = with_process(None, np.zeros((2, 50, 2)), Fixed([0.3, 0.1], [1e-17, 0.1]), None)
+    found = with_approximate(None, fixed([0.3, 0.1], [1e-17, 0.1]), np.zeros((2, 50, 2)))
     np.testing.assert_allclose(found.mcse, [np.nan, 0.1])
 
 
 def test_where_nothing_is_known_there_is_no_error():
-    found = with_process(None, VALUES, NOTHING, None)
+    found = with_approximate(None, fixed([0, 0], [np.inf, np.inf], [0, 0], False), VALUES)
     assert np.isnan(found.mcse).all()
     np.testing.assert_allclose(found.mean, VALUES.mean(axis=(0, 1)))
 
 
 def test_without_moves_each_chain_counts_as_a_draw():
-    found = with_process(None, VALUES, Fixed([0.3, 0.1], [2.0, 0.1]), None)
-    assert found.by_process.all()
+    found = with_approximate(None, fixed([0.3, 0.1], [2.0, 0.1]), VALUES)
+    assert found.is_approximate.all()
     of_one = VALUES.std(axis=(0, 1)) / np.sqrt(2)
     apart = np.hypot(of_one[0], 0.3 - VALUES[..., 0].mean())
     np.testing.assert_allclose(found.mcse, [apart, 0.1])
@@ -302,12 +295,15 @@ def test_a_cliff_within_the_posterior_is_noticed(result):
 
 def test_too_few_or_many_evaluations_are_none_for_a_process(result):
     kept, data = (result[name].to_dataset() for name in ("surrogate_moves", "evaluations"))
-    assert known_of(data.isel(evaluation=slice(12)).assign_attrs(n_evaluations=12), kept) is None
-    assert known_of(data.assign_attrs(n_evaluations=501), kept) is None
+    few = data.isel(evaluation=slice(12)).assign_attrs(n_evaluations=12)
+    for own in few, data.assign_attrs(n_evaluations=501):
+        with pytest.raises(NotCorrected):
+            known_of(own, kept)
 
 
 def test_what_is_not_known_is_said(result, caplog, monkeypatch):
     monkeypatch.setattr("pymc_kameleon.analysis.process_correction.LEAST_EFFECTIVE", np.inf)
     table = pk.summary(result)
     assert table["mcse_mean"].isna().all()
-    assert "too few for the average of x[0]" in caplog.text
+    assert "known badly, as by few draws: mean of x[0]" in caplog.text
+    assert "error is unknown. Raise max_evaluations" in caplog.text

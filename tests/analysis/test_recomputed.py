@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis import draws_of_result, recomputed, summary
+from pymc_kameleon.analysis.surrogate_correction import by_surrogate
 from pymc_kameleon.samplers.surrogate.active import search
 
 calls = []
@@ -45,13 +46,10 @@ MEANS = {"x[a]": 1, "x[b]": 2, "x[c]": 4, "t": 1, "w": 1.5, "sum[0]": 3, "sum[1]
 
 @pytest.fixture(scope="module", autouse=True)
 def by_moves_alone():
-    """Averages are corrected by what is computed anew, alone.
-
-    Gradients need nothing of that, nor does a process, whose search would take most of the time.
-    """
+    """Averages are corrected by what is computed anew, alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(draws_of_result, "controls_by_gradients", lambda *_: None)
-        patch.setattr(search, "MOST_COORDINATES", 0)
+        patch.setattr(draws_of_result, "KINDS", [by_surrogate])
+        patch.setattr(search, "MOST_COORDINATES", 0)  # it would take most of the time
         yield
 
 
@@ -355,9 +353,9 @@ def test_the_interval_of_a_row_holds_its_mean(result, monkeypatch):
     correct = pk.analysis.summary._correct
 
     def wrongly(table, *others):
-        apart = correct(table, *others)
+        told = correct(table, *others)
         table.loc["t", "mean"] += 100
-        return apart
+        return told
 
     monkeypatch.setattr(pk.analysis.summary, "_correct", wrongly)
     table = pk.summary(result, ["t", "w"], round_to="none")

@@ -4,8 +4,8 @@ import arviz as az
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
+from averages import autoregressive
 from runs import messages
-from scipy.signal import lfilter
 from scipy.stats import norm
 
 import pymc_kameleon as pk
@@ -17,11 +17,9 @@ from pymc_kameleon.analysis.trust import (
 )
 
 
-def autoregressions(correlation, runs, seed=1):
-    """Return stationary chains (4, 1000, runs) of standard normals, by AR(1)."""
-    noise = np.random.default_rng(seed).standard_normal((4, 1200, runs))
-    scaled = noise * np.sqrt(1 - correlation**2)
-    return lfilter([1.0], [1.0, -correlation], scaled, axis=1)[:, 200:]
+def autoregressions(correlation, runs):
+    """Return stationary chains (4, 1000, runs) of standard normals."""
+    return autoregressive(np.random.default_rng(1), (4, 1000, runs), correlation)
 
 
 @pytest.mark.slow

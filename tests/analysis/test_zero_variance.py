@@ -7,11 +7,11 @@ from averages import autoregressive
 from scipy.stats import gamma, norm
 
 from pymc_kameleon.analysis import zero_variance as whole
-from pymc_kameleon.analysis.gradients_of_draws import DOUBTFUL_P, LEAST_P
+from pymc_kameleon.analysis.gradients_of_draws import LEAST_P
 from pymc_kameleon.analysis.identity import HIGH_RHAT, limits_of_r_hat, probability_of_means
 from pymc_kameleon.analysis.zero_variance import control_of_step, controls_of, zero_variance
 
-RUNS, MIXING = 60, 0.5
+RUNS, MIXING, LIKELY_P = 60, 0.5, 1e-3
 
 
 def chains_of_normals(seed, chains=4, draws=500, d=3, correlation=MIXING):
@@ -91,7 +91,7 @@ def test_steps_have_the_mean_0():
     u, s = (x[..., :1] - mean) / sd, g[..., :1] * sd
     points = np.array([-1.5, 0.0, 1.2])
     c = control_of_step(u, s, points)
-    assert probability_of_means(c) > DOUBTFUL_P
+    assert probability_of_means(c) > LIKELY_P
     assert probability_of_means(c + norm.cdf(points) - 0.5) < LEAST_P
     assert np.corrcoef(c[..., 1].ravel(), (u[..., 0] <= 0).ravel())[0, 1] > 0.8
 
@@ -117,7 +117,7 @@ def many(chains):
 def test_a_control_without_its_laplacian_is_seen():
     x, g = skew(1)
     controls = controls_of(x, g).values
-    assert probability_of_means(controls[..., :9]) > DOUBTFUL_P
+    assert probability_of_means(controls[..., :9]) > LIKELY_P
     centred = x[..., 0] - x[..., 0].mean()
     controls[..., 3] -= 1 / np.sqrt(np.mean((1 + centred * g[..., 0]) ** 2))
     assert probability_of_means(controls[..., :9]) < LEAST_P
@@ -126,15 +126,7 @@ def test_a_control_without_its_laplacian_is_seen():
 def test_healthy_controls_are_seldom_refused():
     p = [probability_of_means(controls_of(*skew(seed)).values[..., :9]) for seed in range(RUNS)]
     assert min(p) > LEAST_P
-    assert np.mean(np.array(p) < DOUBTFUL_P) < 0.05
-
-
-def test_doubtful_controls_gain_nothing():
-    x, g = skew(1)
-    controls = controls_of(x, g)._replace(are_doubtful=True)
-    gain = zero_variance(functions(x), controls).gain
-    assert gain.max() < 4
-    assert np.median(gain) < 1.5
+    assert np.mean(np.array(p) < LIKELY_P) < 0.05
 
 
 def test_of_many_parameters_there_are_fewer_controls():
@@ -148,7 +140,7 @@ def test_of_many_parameters_there_are_fewer_controls():
 def test_controls_of_many_parameters_have_the_mean_0():
     """Along axes that are learned from the draws, squares would have others."""
     x = chains_of_normals(5, draws=500, d=30, correlation=0.0)
-    assert probability_of_means(controls_of(x, -x).values[..., :90]) > DOUBTFUL_P
+    assert probability_of_means(controls_of(x, -x).values[..., :90]) > LIKELY_P
     _, axes = np.linalg.eigh(np.cov(x.reshape(-1, 30).T))
     along = x @ axes
     assert probability_of_means(1 - along**2) < LEAST_P

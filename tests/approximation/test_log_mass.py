@@ -61,7 +61,7 @@ BY_CURVATURE = D / 2 * np.log(2 * np.pi * NU / (NU + D))
 def test_of_a_t_density(seed):
     """By chains its error is a third of that by the curvature at the maximum, or less."""
     rng = np.random.default_rng(seed)
-    found = log_mass(OfT(0.1), np.zeros(D), rng) - D * np.log(0.1)
+    found = log_mass(OfT(0.1), np.zeros(D), 0.1 * np.eye(D), rng) - D * np.log(0.1)
     found += D / 2 * (1 + np.log(2 * np.pi))  # the constant
     assert abs(found - EXACT) < 1.5
     assert abs(BY_CURVATURE - EXACT) > 3
@@ -70,4 +70,4 @@ def test_of_a_t_density(seed):
 def test_draws_that_have_left_the_mode_count_as_its_maximum():
     """Where s is high by mistake, far from all that was evaluated."""
     rng = np.random.default_rng(2)
-    assert log_mass(OfT(1.0, beyond=1.0), np.zeros(D), rng) < D
+    assert log_mass(OfT(1.0, beyond=1.0), np.zeros(D), np.eye(D), rng) < D

@@ -46,45 +46,42 @@ def whole(a, x, common):
 class Batches:
     """Averages of f (chains, n), and the terms of its moves, in batches; by their definitions.
 
-    Attributes
-    ----------
-    a, x : (chains, batches)
-        Of draws, and of the terms of moves, which `fill` sets for a chain.
+    `a` (chains, batches) has those of draws.
     """
 
     def __init__(self, f, moves):
         self.f, self.moves, (self.n_chains, self.n) = f, moves, f.shape
         self.nb = min(10, min(np.sum(moves.row == c) for c in range(self.n_chains)) // 2)
-        of_draws = [i * self.nb // self.n for i in range(self.n)]
-        self.sizes = np.array([of_draws.count(b) for b in range(self.nb)])
-        self.a, self.x = np.zeros((2, self.n_chains, self.nb))
+        self.of_draws = np.array([i * self.nb // self.n for i in range(self.n)])
+        self.sizes = np.array([np.sum(self.of_draws == b) for b in range(self.nb)])
+        self.a = np.array([[own[self.of_draws == b].mean() for b in range(self.nb)] for own in f])
 
-    def moves_of(self, c):
-        return [i for i in range(len(self.moves.row)) if self.moves.row[i] == c]
+    def _of_moves(self, g, tamed, k):
+        """Return X, of which k(i) is that of a move."""
+        moves, x = self.moves, np.zeros(self.a.shape)
+        start, end, tamed = (
+            np.array([of(point) for point in points])
+            for of, points in ((g, moves.start), (g, moves.end), (tamed, moves.end))
+        )
+        every = (1 - moves.accept_prob) * (start - end) + end - tamed
+        every += [k(i) for i in range(len(every))]
+        for c in range(self.n_chains):
+            terms, batch = every[moves.row == c], self.of_draws[moves.draw[moves.row == c]]
+            for b in range(self.nb):
+                inside = terms[batch == b] - terms.mean()
+                x[c, b] = terms.mean() + inside.sum() / len(terms) * self.n / self.sizes[b]
+        return x
 
-    def fill(self, c, terms):
-        """Take the terms of the moves of a chain."""
-        n, nb, own = self.n, self.nb, self.moves_of(c)
-        for b in range(nb):
-            self.a[c, b] = np.mean([self.f[c, i] for i in range(n) if i * nb // n == b])
-            inside = [
-                t - np.mean(terms)
-                for t, i in zip(terms, own, strict=True)
-                if self.moves.draw[i] * nb // n == b
-            ]
-            self.x[c, b] = np.mean(terms) + np.sum(inside) / len(own) * n / self.sizes[b]
-
-    def mix(self, common):
+    def mix(self, g, tamed, k, common):
         """Return A + b(X − A), and b of each chain, which is that of the others."""
-        mixed, used = np.zeros(self.a.shape), np.zeros(self.n_chains)
+        x, used = self._of_moves(g, tamed, k), np.zeros(self.n_chains)
         for c in range(self.n_chains):
             others = [i for i in range(self.n_chains) if i != c]
-            difference = (self.a - self.x)[others].ravel()
+            difference = (self.a - x)[others].ravel()
             variance = np.var(difference, ddof=1) + self.a.size * common
             b = np.cov(self.a[others].ravel(), difference)[0, 1] / variance
             used[c] = np.clip(b, 0, 1)
-            mixed[c] = self.a[c] + used[c] * (self.x[c] - self.a[c])
-        return mixed, used
+        return self.a + used[:, None] * (x - self.a), used
 
     def mean(self, batches):
         return np.mean(batches @ self.sizes / self.n)

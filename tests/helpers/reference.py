@@ -8,8 +8,8 @@ from scipy import special
 from scipy.stats import multivariate_normal, multivariate_t
 
 import pymc_kameleon as pk
+from pymc_kameleon.samplers.approximation.moves import SHORT_SHARE, SHORTEST_STEP
 from pymc_kameleon.samplers.kameleon import cyclical_kam
-from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
 
 # ---- comparison ----------------------------------------------------------------------------
 
@@ -1077,8 +1077,8 @@ class SurrogateChain:
 
     def walk(self, u, scale, rng):
         """Propose from a mixture of normals about u: half of them of log-uniform scale."""
-        if rng.random() < surrogate_inner_chain.SHORT_SHARE:
-            scale *= np.exp(rng.random() * np.log(surrogate_inner_chain.SHORTEST_STEP))
+        if rng.random() < SHORT_SHARE:
+            scale *= np.exp(rng.random() * np.log(SHORTEST_STEP))
         return u + scale * rng.standard_normal(u.size)
 
     def reference(self, u, rng):

@@ -170,7 +170,7 @@ def make_arbitrary(emulator, n=5, seed=1):
 
 def emulate_by(step, functions, width=1.5, n=30, seed=1):
     """Fit the emulators of a step to functions, which may be others than the simulators."""
-    emulated, rng = step.parameters.emulated, np.random.default_rng(seed)
+    emulated, rng = step.parameters.s, np.random.default_rng(seed)
     for box, function in enumerate(functions):
         p, q = emulated.structure.boxes[box]
         x = width * rng.standard_normal((n, p))
@@ -189,7 +189,7 @@ def set_mirrors(emulated, maps):
 def density_of(step, rng=None):
     """Return the EmulatedDensity of a step, with what its parameters are now."""
     rng = np.random.default_rng(0) if rng is None else rng
-    return EmulatedDensity(step.log_density.target(rng), step.parameters.emulated)
+    return EmulatedDensity(step.log_density.target(rng), step.parameters.s)
 
 
 # ---- in plain numpy -----------------------------------------------------------------------------

@@ -22,7 +22,7 @@ mpl.use("Agg")
 NAMES = ["a", "s_log__", "b[0]", "b[1]"]
 TUNE, DRAWS = 400, 60
 BACKENDS = ["none", *(name for name in ("bokeh", "plotly") if find_spec(name))]
-PLOTS = ["adaptation", "learned", "modes", "proposals"]
+PLOTS = ["adaptation", "learned", "modes", "proposals", "search"]
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +213,39 @@ def test_scales(ladders):
     np.testing.assert_allclose(cross.get_offsets()[0], [2, 1.175])
 
 
+def test_search(result):
+    tree = result.copy()
+    decided = ["design", "climb", "climb", "climb"]
+    rounds = xr.Dataset(
+        {
+            "evaluations": ("round", [8, 10, 12, 9]),
+            "logp": ("round", [-200.0, -80.0, -70.0, -75.0]),
+            "decided": ("round", decided),
+            "radius": ("round", [np.nan, 1.0, 2.0, 0.5]),
+            "predicted_gain": ("round", [np.nan, 100.0, 50.0, np.inf]),
+            "gain": ("round", [np.nan, 120.0, 10.0, -np.inf]),
+        },
+        {"of_chain": ("round", [0, 0, 0, 1]), "of_step": ("round", [0, 0, 0, 0])},
+    )
+    tree["search"] = xr.DataTree(rounds)
+    plots = pk.plot_search(tree, backend="matplotlib")
+    logp, radius, gain = axes_of(plots)
+    np.testing.assert_array_equal(logp.lines[0].get_xdata()[:3], [8, 10, 12])
+    np.testing.assert_array_equal(logp.lines[0].get_ydata(), [-130, -10, 0, np.nan])
+    np.testing.assert_array_equal(logp.lines[1].get_ydata(), [np.nan, np.nan, np.nan, -5])
+    climbs = plots.viz["decision"]["gain"].sel(decision="climb", search=0).item().get_offsets()
+    assert climbs[np.isfinite(climbs[:, 1].astype(float))].tolist() == [[10, 120], [12, 10]]
+    crosses = plots.viz["predicted"]["gain"].sel(search=0).item().get_offsets()
+    assert crosses[1:3].tolist() == [[10, 100], [12, 50]]
+    scales = [axis.get_yscale() for axis in (logp, radius, gain)]
+    assert scales == ["symlog", "log", "symlog"]
+    assert "evaluations" in gain.get_xlabel()
+    without_gains = rounds.assign(radius=rounds["radius"] * np.nan, gain=rounds["gain"] * np.nan)
+    tree["search"] = xr.DataTree(without_gains.assign(logp=rounds["logp"] / 100))
+    (logp,) = axes_of(pk.plot_search(tree, backend="matplotlib"))
+    assert logp.get_yscale() == "linear"
+
+
 def test_modes():
     rng = np.random.default_rng(12)
     x = rng.normal(size=(4, 200, 2)) + 20 * np.array([0, 0, 0, 1])[:, None, None] * [1, 0]
@@ -346,7 +379,7 @@ def test_a_result_is_no_table_of_pk_compare(result):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["adaptation", "learned", "proposals"])
+@pytest.mark.parametrize("name", ["adaptation", "learned", "proposals", "search"])
 def test_a_path_is_that_of_a_result(result, name, tmp_path):
     draw = getattr(pk, f"plot_{name}")
     with pytest.raises(TypeError, match=r"dt is None: give the result of pk\.sample"):

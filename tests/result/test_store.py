@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.forks,
 ]
 
-ALL = (*DRAWN, *WARMUP, "learned", "observed_data")
+ALL = (*DRAWN, *WARMUP, "learned", "observed_data", "search")
 
 
 @pytest.fixture(scope="module")

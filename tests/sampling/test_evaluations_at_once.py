@@ -17,19 +17,18 @@ from runs import DRAWN, QUIET, assert_same, job_of, messages
 from simulated import banana, bend, simulator
 
 import pymc_kameleon as pk
-from pymc_kameleon.analysis.draws_of_result import Draws
+from pymc_kameleon.analysis.surrogate_correction import moves_of
 from pymc_kameleon.model.failures import OnFailure
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains, superchains_of
 from pymc_kameleon.samplers.surrogate import initial_search
 from pymc_kameleon.samplers.surrogate.active import search as active
-from pymc_kameleon.samplers.surrogate.moves import moves_of
 from pymc_kameleon.sampling.first_way import FirstWay
 from pymc_kameleon.sampling.outcome import Finish
 from pymc_kameleon.step.job import evaluate
 
 pytestmark = pytest.mark.forks
 
-ALL = (*DRAWN, "warmup_sample_stats", "learned")
+ALL = (*DRAWN, "warmup_sample_stats", "learned", "search")
 AT_ONCE = {"max_concurrent": 16, "max_evaluations": 700, "random_seed": 1}
 
 
@@ -321,18 +320,19 @@ def test_values_of_starts_are_not_taken_for_those_elsewhere(monkeypatch):
         x, y = pm.Flat("x", shape=2), pm.Normal("y")
         pm.Normal("z", simulator(bend)(x), [2.0, 1.0], observed=[0.0, 0.0])
     step = [pk.EmulatorMetropolis([x], model=model), pk.baselines.AM([y], model=model)]
-    first_point, seen = pk.EmulatorMetropolis._first_point, []
+    search = pk.EmulatorMetropolis.initial_search
+    first_point, seen = search._first_point, []
 
-    def noted(step, draws, logp):
+    def noted(self, draws, logp):
         def kept(z):
             value = logp(z)
-            others = step.log_density.point[2:]
-            seen.append(value - step.for_chain().log_density(np.concatenate([z, others])))
+            others = self.step.log_density.point[2:]
+            seen.append(value - self.step.for_chain().log_density(np.concatenate([z, others])))
             return value
 
-        return first_point(step, draws, kept)
+        return first_point(self, draws, kept)
 
-    monkeypatch.setattr(pk.EmulatorMetropolis, "_first_point", noted)
+    monkeypatch.setattr(search, "_first_point", noted)
     options = {"tune": 4, "draws": 4, "random_seed": 1, "cores": 1, "model": model} | QUIET
     pk.sample(step=step, max_concurrent=4, **options)
     assert len(seen) >= 4
@@ -364,21 +364,17 @@ def test_nested_r_hat_is_arviz_own(alone):
 def test_corrections_take_a_superchain_for_a_chain(alone):
     """Unless its chains move by surrogates that differ. Its draws are one after another."""
     dt = alone[0]
-    draws = Draws(dt, None)
-    assert draws._size == 4
-    kept = dt["surrogate_moves"].to_dataset()
-    apart = moves_of(kept, dt["learned"].to_dataset())
-    moves = draws.moves
-    assert len(moves.parameters) == len(moves.log_s) == len(moves.seen) == 4
-    np.testing.assert_array_equal(moves.seen[moves.row, moves.draw, :2], apart.end)
+    of = dt["surrogate_moves"].to_dataset(), dt["learned"].to_dataset()
+    apart, moves = moves_of(*of), moves_of(*of, 4)
+    assert len(moves.parameters) == 4
     x = dt["posterior"]["x"].transpose("chain", "draw", ...).values
-    ends = x.reshape((*moves.seen.shape[:2], 2))[moves.row, moves.draw]
+    ends = x.reshape(4, -1, 2)[moves.row, moves.draw]
     accepted = (x[apart.row, apart.draw] == apart.end).all(axis=1)
     np.testing.assert_array_equal((ends == moves.end).all(axis=1), accepted)
     assert accepted.any()
     np.testing.assert_allclose(moves.log_w, apart.log_w, atol=1e-6)
-    apart.parameters[5].mean[:] += 1
-    assert apart.joined(4) is None
+    of[1]["mean"][5] += 1
+    assert len(moves_of(*of, 4).parameters) == 16
 
 
 def test_nested_r_hat_sees_chains_that_stay_where_they_began():

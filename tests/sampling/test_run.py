@@ -417,7 +417,7 @@ def test_the_way_to_the_posterior_goes_on_where_it_was(tmp_path, monkeypatch):
     assert before["posterior"].sizes["draw"] == 0
     assert told == [(0, 1)] * 20
     monkeypatch.setattr(run.Run, "_keep", keep)
-    assert_same(pk.resume(store, **options), whole, DRAWN)
+    assert_same(pk.resume(store, **options), whole, (*DRAWN, "search"))
     n_logp = whole["sample_stats"]["n_logp"].sum() + whole["warmup_sample_stats"]["n_logp"].sum()
     assert op.count < n_logp + 3 * (100 + 1)  # the starts are evaluated each time, and no more
 

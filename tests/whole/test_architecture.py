@@ -96,8 +96,6 @@ def test_samplers_use_each_others_functions_and_not_their_classes():
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
-        if name == "pymc_kameleon.samplers.emulator.metropolis":  # has one kind of move more
-            taken -= {"SurrogateMetropolis"}
         if name not in ("pymc_kameleon.samplers", "pymc_kameleon.samplers.choice"):  # lists them
             assert not taken & classes, name
 

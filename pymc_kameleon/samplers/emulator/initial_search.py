@@ -1,6 +1,6 @@
-"""How EmulatorMetropolis finds the posterior before its first draw: with the emulator, or without.
+"""How ApproximationMetropolis finds the posterior before its first draw: by s, or without.
 
-Symbols: as in metropolis.py.
+Symbols: as in samplers/approximation/metropolis.py.
 """
 
 from typing import NamedTuple
@@ -8,13 +8,16 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.approximation.batches import turned
+from pymc_kameleon.approximation.chain import Chain
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.core.arrays import copy_arrays
-from pymc_kameleon.samplers.emulator import learning
-from pymc_kameleon.samplers.emulator.density import Emulated
+from pymc_kameleon.samplers.approximation import learning
+from pymc_kameleon.samplers.approximation.fit import Nothing
+from pymc_kameleon.samplers.approximation.metropolis import Found
+from pymc_kameleon.samplers.approximation.moves import BY_S
 from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, MOST_ERROR, SearchByEmulator
-from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
-from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
+from pymc_kameleon.step.initial_search import InitialSearch
+from pymc_kameleon.step.warm_start.approach import NEAR_TRIES, WARM_START_BUDGET, approach
 
 N_GUIDED = 32
 """Draws of s that other chains may begin at."""
@@ -27,9 +30,10 @@ class Guide(NamedTuple):
     """What the first chain tells others; before that its draws are NaN."""
 
     draws: np.ndarray  # (n, d), the best point, and draws of s
-    emulated: Emulated
-    choices: learning.Choices
     top_logp: np.ndarray  # (1,), the log-density at the best point; a neck may be higher
+    s: Chain
+    choices: Nothing
+    found: Found
 
     @property
     def is_known(self):
@@ -41,34 +45,39 @@ class Guide(NamedTuple):
         return self._replace(draws=turned(self.draws, k))
 
 
-class SearchWithEmulator(SearchByProcess):
-    """The search of EmulatorMetropolis."""
+class SearchWithEmulator(InitialSearch):
+    """The search of an ApproximationMetropolis."""
 
-    looks_for_modes = leads_from_best = False
+    follows = is_rough = True
     share = 0.75  # what the way evaluates tells as much as draws
     tuning_share = 0.2  # as the way has taught it most of what it needs
 
     def __init__(self, step):
         super().__init__(step)
-        self._by_emulator = None
+        self._by_s = None  # the search by s, if it was interrupted
+        self._n_by_s = 0  # its evaluations, after which the way goes on without
 
     @property
     def n_noted(self):
-        """Outputs of black boxes, which the way notes."""
-        return self.step.log_density.simulators.q
+        """Numbers that an evaluation leaves, which the way notes."""
+        return self.step.fit.n_outputs
 
-    def _emulator_budget(self):
+    def _budget_by_s(self):
         """Return the evaluations of a climb."""
         n_tune = self.step.monitor.tune * self.step.steps_per_draw
         return min(30 * self.d + 60, max(25 * self.d + 60, n_tune))
 
-    def _most_by_emulator(self):
+    def _most_by_s(self):
         """Return the evaluations of all climbs: a wrong place is left for another one."""
-        return MOST_CLIMBS * self._emulator_budget()
+        return MOST_CLIMBS * self._budget_by_s()
+
+    def usual_budget(self):
+        """Return the evaluations of the way without s, where they are not limited."""
+        return WARM_START_BUDGET * self.d
 
     def budget(self):
-        """Return the evaluations of the way without an emulator, after one with it."""
-        return min(self.usual_budget(), max(0, self._left_of_limit() - self.near_tries()))
+        """Return the evaluations of the way without s, after one by it."""
+        return min(self.usual_budget(), max(0, self.limit() - self._n_by_s - self.near_tries()))
 
     def usual_evaluations(self, whole, short):
         """Return about how many evaluations the way takes; others try a draw of s.
@@ -78,16 +87,17 @@ class SearchWithEmulator(SearchByProcess):
         return USUAL_EVALUATIONS, 1
 
     def most_of_search(self):
-        """With the emulator, then without it, where it has not come to predict."""
-        return self._most_by_emulator() + super().most_of_search() + NEAR_TRIES
+        """With s, then without it, where it does not predict."""
+        return self._most_by_s() + self.usual_budget() + NEAR_TRIES
 
     def no_guide(self):
         """Return the Guide of a chain that knows of no other one."""
-        draws, step = np.full((N_GUIDED, self.d), np.nan), self.step
-        return Guide(draws, step.parameters.emulated, step.tuning.choices, np.full(1, -np.inf))
+        parameters, tuning = self.step.parameters, self.step.tuning
+        draws, top = np.full((N_GUIDED, self.d), np.nan), np.full(1, -np.inf)
+        return Guide(draws, top, parameters.s, tuning.choices, tuning.found)
 
     def find(self, q, logp):
-        """Go there with the emulator; or, where it does not come to predict, without one."""
+        """Go there with s; or, where it does not predict, without."""
         step = self.step
 
         def noted(z):
@@ -99,51 +109,50 @@ class SearchWithEmulator(SearchByProcess):
         if step.guide.is_known:
             if not self.is_one_of_many:
                 noted(q[: self.d])  # the first value that is recorded is that of the start
-            copy_arrays(step.guide.emulated, step.parameters.emulated)
+            copy_arrays(step.guide.s, step.parameters.s)
             copy_arrays(step.guide.choices, step.tuning.choices)
+            copy_arrays(step.guide.found, step.tuning.found)
         else:
-            self._n_searched, search = 0, self._search_from(q[: self.d])
-            most = min(self._most_by_emulator(), self.limit() - self.near_tries())
-            search.go_on(logp, self._emulator_budget(), most)
+            self._n_by_s, search = 0, self._search_from(q[: self.d])
+            most = min(self._most_by_s(), self.limit() - self.near_tries())
+            search.go_on(logp, self._budget_by_s(), most)
             draws = search.finish(step, N_GUIDED)
+            step.tuning.found.predicts[0] = search.error <= MOST_ERROR
             if search.error > MOST_ERROR:
-                self._n_searched = logp.n
-                draws = self._draws_without_emulator(draws[0], noted)
+                self._n_by_s = logp.n
+                draws = self._draws_without_s(draws[0], noted)
             known = learning.evaluations_of([step])
             at_best = known.logp[(known.z == draws[0]).all(axis=1)]
             top = at_best[0] if at_best.size else learning.best_of(step)[1]
-            parts = step.parameters.emulated, step.tuning.choices, np.array([top])
-            step.guide = Guide(draws, *parts)
+            tuning = step.tuning
+            parts = step.parameters.s, tuning.choices, tuning.found
+            step.guide = Guide(draws, np.array([top]), *parts)
         q[: self.d] = self._first_point(step.guide.draws, noted)
-        learning.take_shares([step])
-        self._by_emulator = None
+        if not step.tuning.found.predicts[0]:
+            step.tuning.worth[BY_S] = 0  # it has to prove itself
+        learning.settle_moves([step])
+        self._by_s = None
 
     def _search_from(self, start):
         """Return the search from a start, or the one that was interrupted."""
         seed = int(self.step.rng.integers(2**63))
-        if self._by_emulator is None or not self._by_emulator.is_of(
-            start, seed, self.step.trail[:, 0]
-        ):
+        if self._by_s is None or not self._by_s.is_of(start, seed, self.step.trail[:, 0]):
             twin = self.step.for_chain()
             twin.setup_chain(seed, self.step.monitor.tune, draws=0)
             twin.tuning = twin.tuning._replace(reused=self.step.tuning.reused)
             copy_arrays(self.step.tuning.choices, twin.tuning.choices)
             twin.log_density.point[:] = self.step.log_density.point
-            self._by_emulator = SearchByEmulator(twin, start, seed, self.step._prior)
-        return self._by_emulator
+            self._by_s = SearchByEmulator(twin, start, seed, self.step._prior)
+        return self._by_s
 
-    def _draws_without_emulator(self, best, logp):
-        """Go on from the best point as SurrogateMetropolis does; return draws near its end."""
-        step = self.step
-        before, q, step.guide = step.tuning, best.copy(), super().no_guide()
-        super().find(q, logp)
-        step.tuning = step.tuning._replace(reused=before.reused)
-        copy_arrays(before, step.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
-        step.tuning.choices.n_judged[0] = learning.ENOUGH_JUDGED  # it has to prove itself
-        emulated, middle = step.parameters.emulated, step.tuning.middle
-        emulated.mean[:], emulated.factor[:] = middle, step.tuning.home_factor
+    def _draws_without_s(self, best, logp):
+        """Go on from the best point by line searches and BFGS; return draws near its end."""
+        step, s = self.step, self.step.parameters.s
+        found = approach(logp, best.copy(), step.rng, self.budget(), self.is_rough)
+        s.mean[:], s.factor[:] = found.x, found.factor
+        step.monitor.climbing = found.climbing
         z = step.rng.standard_normal((N_GUIDED - 1, self.d))
-        return np.concatenate([middle[None], middle + z @ emulated.factor.T])
+        return np.concatenate([found.x[None], found.x + z @ s.factor.T])
 
     def _first_point(self, draws, logp):
         """Return a draw where the log-density is as high as it should be, or the first one."""

@@ -7,12 +7,12 @@ Symbols: as in density.py.
 """
 
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.approximation.chain import (
     Approximation,
+    Density,
     Trajectory,
     compiled_chains,
     compiled_values,
@@ -22,8 +22,16 @@ from pymc_kameleon.approximation.chain import (
 )
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.jit import cached_jit, jit, specialise
+from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.target import Target
-from pymc_kameleon.samplers.emulator.density import DensityScratch, Emulated, image_of, log_emulated
+from pymc_kameleon.samplers.emulator.density import (
+    INPUTS,
+    DensityScratch,
+    Emulated,
+    call_part,
+    image_of,
+    log_emulated,
+)
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure, emulate
 from pymc_kameleon.step.messages import say_if_compiling
 
@@ -31,24 +39,16 @@ MIRROR_SHARE = 0.3
 """Share of transitions that go to a mirror image, if there are any."""
 
 
-class EmulatedModel(NamedTuple):
-    """What the emulated posterior is computed from, and where."""
-
-    target: Target
-    emulated: Emulated
-    scratch: DensityScratch
-
-
 @jit
 def log_emulated_model(density, u, gradient):
     """Log s at u, with its gradient in u; -inf where there is none."""
-    return log_emulated(density.target, density.emulated, u, gradient, density.scratch)
+    return log_emulated(density.target, density.s, u, gradient, density.scratch)
 
 
 @jit
 def mirror_jump(density, at, rng):
     """Propose the image of at.u under one of the maps, at some of the transitions."""
-    emulated = density.emulated
+    emulated = density.s
     if emulated.mirrors.n_maps[0] == 0 or rng.random() >= MIRROR_SHARE:
         return np.nan
     k = int(rng.random() * emulated.mirrors.n_maps[0])
@@ -58,6 +58,17 @@ def mirror_jump(density, at, rng):
     return 0.0
 
 
+@jit(inlined=False)
+def note_calls(density, noted):
+    """Note what the black boxes were given, and have returned, in the last evaluation: x and y."""
+    outputs, tape = density.target.gradient, density.scratch.tape
+    n = noted.size - outputs.size
+    copy(outputs, noted[n:])
+    copy(outputs, tape[: outputs.size])
+    call_part(density.target, INPUTS, tape)
+    copy(tape[outputs.size : noted.size], noted[:n])
+
+
 # ---- from Python --------------------------------------------------------------------------------
 
 
@@ -65,22 +76,14 @@ class EmulatedDensity(Approximation):
     """The emulated posterior, and chains on it."""
 
     def __init__(self, target, emulated):
-        self.emulated = emulated
         own = target._replace(point=target.point.copy(), count=target.count.copy())
         at, scratch = trajectory_of(emulated), scratch_of(target, emulated)
-        density = EmulatedModel(own, emulated, scratch)
+        density = Density(own, emulated, scratch)
         super().__init__(density, emulated, at, values_of_emulated(), chains_on_emulated())
-
-    def reshaped(self, mean, factor):
-        """Return the same density with a chain of its own, which begins with this shape."""
-        learned = "mean", "factor", "leap", "most_leaps", "n_inner"
-        own = {name: getattr(self.emulated, name).copy() for name in learned}
-        own["mean"][:], own["factor"][:] = mean, factor
-        return EmulatedDensity(self._density.target, self.emulated._replace(**own))
 
     def nearest_image(self, z):
         """Return points z (n, d), or of each that mirror image which is nearest to μ, in u."""
-        mirrors = self.emulated.mirrors
+        mirrors = self.chain.mirrors
         if mirrors.n_maps[0] == 0:
             return z
         images = np.array([z, *(z @ g.T for g in mirrors.maps[: mirrors.n_products[0]])])
@@ -138,7 +141,7 @@ def outputs_of_emulator():
 
 
 def _examples():
-    """Return an EmulatedModel, Emulated and Trajectory of the types that all models have."""
+    """Return a Density, Emulated and Trajectory of the types that all models have."""
     structure = Structure.of([[1, 1]], [[0, 0, 0, 0]])
     emulated = allocate(Emulated, structure.sizes(1) | {"d": 1, "mirrors": 1}, structure=structure)
     point, generator = np.zeros(1), np.random.default_rng(0)
@@ -146,5 +149,5 @@ def _examples():
         0, point, point, np.zeros(0, np.int64), np.zeros((2, 1)), np.zeros(2, np.int64), point,
         np.zeros(3, np.int64), np.zeros(0), generator,
     )  # fmt: skip
-    model = EmulatedModel(target, emulated, scratch_of(target, emulated))
+    model = Density(target, emulated, scratch_of(target, emulated))
     return model, emulated, trajectory_of(emulated)

@@ -1,31 +1,19 @@
-"""How EmulatorMetropolis learns: emulators, the chain on s, shares; in Python, while tuning.
+"""How EmulatorMetropolis fits its emulators, in Python, while tuning.
 
-Symbols: as in density.py; Δ how far a log-density is below the best, but for what is usual; w = π/s
-at the ends of moves.
+Symbols: as in density.py; Δ how far a log-density is below the best, but for what is usual.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.approximation.chain import (
-    FIRST_LENGTHS,
-    LAST_LENGTHS,
-    MEMORY_OF_SHAPE,
-    NEXT_LENGTHS,
-    learn_chain,
-)
-from pymc_kameleon.approximation.linalg import linear_algebra, whitened
-from pymc_kameleon.core.arrays import copy_arrays, floats, integers
+from pymc_kameleon.core.arrays import floats, integers
+from pymc_kameleon.samplers.approximation import learning
+from pymc_kameleon.samplers.approximation.learning import drops
 from pymc_kameleon.samplers.emulator import fit
-from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
-from pymc_kameleon.samplers.surrogate import learning as surrogate
 
 VARIANTS = (False, False), (False, True), (True, False), (True, True)
 """Of inputs and outputs, whether logarithms are taken where they can be."""
-
-USUAL_DROP = 2, 5
-"""Times d, and plus: so far below the best a draw of the posterior may be."""
 
 LEAST_SCORE, LARGEST_LOGP_ERROR, MEMORY, SAME_SCORE, FAR_WORSE = 1e-3, 20.0, 0.5, 1.2, 3.0
 """Errors in log-density below and above which no difference counts, for a variant's score; the
@@ -35,22 +23,6 @@ weight of earlier ones; the ratio up to which scores are the same; and from whic
 CURVATURE_STEP, N_PROBES = 1e-4, 8
 """Finite differences of the log-density in outputs, relative to these, and how many."""
 
-N_TAIL, TAIL_FACTORS, TAIL_DROP = 64, (1.2, 2.0), 12.0
-"""Points in tails that are thought of; how far from the mean they are, relative to draws; how far
-log s may be below its median there."""
-
-FAR_TOO_HIGH = -5.0
-"""Median of log w below which s is high where nothing is known."""
-
-EMULATED_SHARE, OTHER_SHARES, NU = 0.85, (0.6, 0.4, 0.0, 0.0), 5.0
-"""Share of moves by the emulator; of all others, of walks and reference moves; and the degrees of
-freedom of the t which these go by."""
-
-
-LEAST_WORTH, ENOUGH_JUDGED, LEAST_EMULATED = 0.3, 40, 0.05
-"""Worth of a move by the emulator below which it does not predict, by so many moves (2 would be
-independent draws); and the share of such moves then, at least."""
-
 
 class Choices(NamedTuple):
     """What earlier fits have found."""
@@ -59,11 +31,7 @@ class Choices(NamedTuple):
     scores: floats("boxes", 4, 2)  # sum of errors, in log-density, at points unknown to it; weights
     variant: integers("boxes")  # the one in use
     widening: floats(1)  # r, relative to where good points are
-    share: floats(1)  # effective share of the weights π/s of the newest moves
-    n_judged: integers(1)  # moves by the emulator that it was judged by
     n_full: integers(1)  # evaluations when hyperparameters were last chosen among all
-    climbs: integers(2)  # on the way, and of these to the best mode; 0 if one was enough
-    looked: integers(1)  # whether mirror images of the best place were looked at
 
 
 class Evaluations(NamedTuple):
@@ -76,176 +44,22 @@ class Evaluations(NamedTuple):
     y: np.ndarray  # (n, Q)
 
     @classmethod
-    def of_rows(cls, rows, d, n_inputs):
-        """Return those of rows of z, log π, log s, x and y."""
-        ends = np.cumsum([d, 1, 1, n_inputs])
-        z, logp, log_s, x, y = np.split(rows, ends, axis=1)
-        return cls(z, logp[:, 0], log_s[:, 0], x, y)
+    def of(cls, evaluated, structure):
+        """Return the same evaluations, with what a fit has noted split up."""
+        n_inputs = structure.sizes(1)["applied inputs"]
+        *known, noted = evaluated
+        return cls(*known, noted[:, :n_inputs], noted[:, n_inputs:])
 
     def __getitem__(self, rows):
         return Evaluations(*(part[rows] for part in self))
 
 
-def evaluations_of(chains, newest=False):
-    """Return the Evaluations of chains, or those since the last fit."""
-    parts = []
-    for chain in chains:
-        rows, n = chain.tuning.evaluated, int(chain.tuning.n_evaluated[0])
-        since = int(chain.tuning.n_learned[0]) if newest else 0
-        kept = min(n - since, len(rows))
-        parts.append(rows[np.arange(n - kept, n) % len(rows)])
-    first = chains[0]
-    rows = np.concatenate(parts)
-    return Evaluations.of_rows(rows, first.state.x.size, first.state.inputs.size)
-
-
-def note(step, z, logp, y):
-    """Add an evaluation at z (d,), with outputs y (Q,), to those that a step has made."""
-    tuning = step.tuning
-    x = step.log_density.inputs_at(whole_points(step.log_density, z[None]), y[None])[0]
-    row = np.concatenate([z, [logp, np.nan], x, y])
-    tuning.evaluated[tuning.n_evaluated[0] % len(tuning.evaluated)] = row
-    tuning.n_evaluated[0] += 1
-
-
-def best_of(step):
-    """Return the best point that a step has evaluated, with finite outputs, and its log-density."""
-    known = evaluations_of([step])
-    usable = np.isfinite(known.logp) & np.isfinite(known.y).all(axis=1)
-    best = np.argmax(np.where(usable, known.logp, -np.inf))
-    return known.z[best], known.logp[best]
-
-
-def learn_emulator(chains, rng, is_last=False, modes=()):
-    """Let chains fit emulators to what all have evaluated, and learn the shape of s.
-
-    Chains on s begin at `modes` (k, d), or at the states. Return draws of s.
-    """
-    first = chains[0]
-    with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        fit_emulators(chains)
-        density = EmulatedDensity(first.log_density.target(rng), first.parameters.emulated)
-        lengths = LAST_LENGTHS if is_last else NEXT_LENGTHS
-        known, choices = evaluations_of(chains), first.tuning.choices
-        starts = modes if len(modes) else np.array([chain.state.x for chain in chains])
-        places = learn_shape(density, choices, known, starts, lengths, rng)
-    for chain in chains[1:]:
-        copy_arrays(first.parameters, chain.parameters, ("emulated",))
-        copy_arrays(first.tuning, chain.tuning, ("choices",))
-    return places
-
-
-def learn_from(chains, rng):
-    """Let chains learn what all have evaluated, and how often to move by the emulator."""
-    first = chains[0]
-    is_last = first.monitor.done >= first.monitor.tune - 1
-    judge(first.tuning.choices, evaluations_of(chains, newest=True))
-    draws = learn_emulator(chains, rng, is_last)
-    take_shares(chains, rng)
-    for chain in chains:
-        chain.parameters.n_others[0] = len(chain.state.others) if is_last else 0
-    if not is_last:
-        look_into_tails(chains, draws, rng)
-
-
-def look_into_tails(chains, draws, rng):
-    """Let each chain evaluate a point in a tail next, and stay where it is.
-
-    Where s is too low a chain would be stuck later. The points are draws of s, moved away from its
-    mean.
-    """
-    first = chains[0]
-    emulated = first.parameters.emulated
-    density = EmulatedDensity(first.log_density.target(rng), emulated)
-    some = density.nearest_image(draws[rng.integers(len(draws), size=N_TAIL)])
-    z = emulated.mean + rng.uniform(*TAIL_FACTORS, (N_TAIL, 1)) * (some - emulated.mean)
-    (log_s, _), (usual, _) = density.values(z), density.values(some)
-    likely = z[log_s > np.median(usual) - TAIL_DROP]
-    for chain, point in zip(chains, likely, strict=False):
-        parameters = chain.parameters
-        parameters.n_looks[0] = 1
-        parameters.looks[0] = whitened(point[None], parameters.mean, parameters.factor)[0]
-
-
-def take_shares(chains, rng=None):
-    """Settle how often moves are by the emulator; if that is poor, learn a surrogate as well."""
-    choices, worth = chains[0].tuning.choices, sum(chain.tuning.worth for chain in chains)
-    doubtful = choices.n_judged[0] >= ENOUGH_JUDGED
-    share = EMULATED_SHARE
-    if doubtful and surrogate.mean_worth(worth)[-1] < LEAST_WORTH:
-        share = share_by_worth(worth)
-        if rng is not None:
-            surrogate.learn_from(chains, rng)
-    else:
-        for chain in chains:
-            take_shape(chain)
-            chain.tuning.worth[:] /= 2
-    for chain in chains:
-        chain.parameters.emulated_share[0] = share
-
-
-def share_by_worth(worth):
-    """Return the share of moves by the emulator, by sums and numbers (5, 2) of α|v − u|²/d."""
-    e = surrogate.mean_worth(worth) ** surrogate.SHARPNESS
-    return np.clip(e[-1] / e.sum(), LEAST_EMULATED, EMULATED_SHARE)
-
-
-def judge(choices, new):
-    """See how far log s was off at the newest ends of moves, and let s end nearer or farther."""
-    log_w = (new.logp - new.log_s)[~np.isnan(new.log_s)]
-    if len(log_w) == 0:
-        return
-    log_w = np.where(np.isfinite(log_w), log_w, -np.inf)
-    w = np.exp(log_w - log_w.max()) if np.isfinite(log_w.max()) else np.zeros(len(log_w))
-    choices.share[0] = max(w.sum() ** 2 / max(len(w) * np.square(w).sum(), 1e-300), 1e-3)
-    choices.n_judged[0] += len(w)
-    farther = np.median(log_w) > FAR_TOO_HIGH
-    choices.widening[0] = np.clip(choices.widening[0] * (1.5 if farther else 0.5), 1.0, 8.0)
-
-
-def take_shape(chain):
-    """Let walks and reference moves go by the shape of s, too."""
-    parameters = chain.parameters
-    parameters.mean[:] = parameters.emulated.mean
-    parameters.factor[:] = parameters.emulated.factor
-    parameters.shares[:], parameters.surrogate.nu[0] = OTHER_SHARES, NU
-    parameters.n_looks[0] = 0
+def evaluations_of(chains):
+    """Return the Evaluations of chains."""
+    return Evaluations.of(learning.evaluations_of(chains), chains[0].parameters.s.structure)
 
 
 # ---- emulators ----------------------------------------------------------------------------------
-
-
-def fit_emulators(chains, newest=0):
-    """Fit the emulator of each box to all that chains have evaluated, or to so many, the newest."""
-    first = chains[0]
-    choices, emulated, d = first.tuning.choices, first.parameters.emulated, first.state.x.size
-    known, new = evaluations_of(chains)[-newest:], evaluations_of(chains, newest=True)
-    drop = drops(known.logp, d)
-    if not (np.isfinite(drop) & np.isfinite(known.y).all(axis=1)).any():
-        return
-    reused = first.tuning.reused
-    n = len(known.z) + len(reused)
-    look = "all" if n >= 2 * choices.n_full[0] else "next"
-    if look == "all":
-        choices.n_full[0] = n
-    known, new = (with_images(part, emulated, first.log_density) for part in (known, new))
-    drop, curvature = drops(known.logp, d), curvatures(first.log_density, known)
-    is_new = np.isin(known.z[:, 0], new.z[:, 0])
-    for b in range(len(emulated.structure.boxes)):
-        earlier = earlier_calls(reused, emulated.structure, b, first.log_density, known)
-        box = BoxCalls(emulated.structure, b, known, drop, curvature, d, first.most_points, earlier)
-        if is_new.any() and not is_new.all():
-            score(box, choices, first.log_density, is_new)
-        likely = contenders(choices.scores[b], box.variants)
-        fits = {k: box.fit(k, unpacked(choices.hyper[b, k]), look) for k in likely}
-        fits = {k: fitted for k, fitted in fits.items() if fitted is not None}
-        for k, fitted in fits.items():
-            choices.hyper[b, k] = fitted.hyper
-        if fits:
-            choices.variant[b] = best_variant(choices.scores[b], fits)
-            fits[int(choices.variant[b])].write(emulated.structure, emulated.emulator, b)
-    for chain in chains:
-        chain.tuning.n_learned[0] = chain.tuning.n_evaluated[0]
 
 
 def with_images(known, emulated, log_density):
@@ -309,12 +123,6 @@ def unpredicted(density, log_density, known, n):
 def whole_points(log_density, z):
     """Return points (k, n) of own coordinates z (k, d), with the other variables as they are."""
     return np.column_stack([z, np.tile(log_density.point[z.shape[1] :], (len(z), 1))])
-
-
-def drops(logp, d):
-    """Return Δ of log-densities (n,), infinite where they are not finite."""
-    logp = np.where(np.isfinite(logp), logp, -np.inf)
-    return np.maximum(0, logp.max() - logp - USUAL_DROP[0] * d - USUAL_DROP[1])
 
 
 def curvatures(log_density, known):
@@ -439,21 +247,3 @@ def score(box, choices, log_density, is_new):
 def unpacked(hyper):
     """Return what an array of numbers stands for; None for NaN."""
     return None if np.isnan(hyper[0]) else fit.Hyper(*map(int, hyper))
-
-
-# ---- the chain on s -----------------------------------------------------------------------------
-
-
-def learn_shape(density, choices, known, starts, lengths, rng):
-    """Learn the shape of s and the chain on it, and where s is to end; return draws of s."""
-    emulated, d = density.emulated, starts.shape[1]
-    is_first = choices.share[0] == 0
-    if is_first and emulated.mirrors.n_maps[0] > 0:
-        log_s, _ = density.values(starts)
-        emulated.mean[:] = starts[np.argmax(log_s > -np.inf)]  # one of the modes
-    memory = 0 if is_first else MEMORY_OF_SHAPE
-    sample = learn_chain(density, starts, FIRST_LENGTHS if is_first else lengths, memory, rng)
-    good = density.nearest_image(known.z[drops(known.logp, d) == 0])
-    distances = np.linalg.norm(density.u_of(good), axis=1)
-    emulated.radius[0] = choices.widening[0] * max(np.quantile(distances, 0.9), np.sqrt(d))
-    return sample

@@ -96,7 +96,7 @@ class Images:
 
     def keep(self, same, others):
         """Let chains on s go by these maps, as many as fit; outputs are equal under the `same`."""
-        mirrors = self._step.parameters.emulated.mirrors
+        mirrors = self._step.parameters.s.mirrors
         most, n_same, maps, products = len(mirrors.maps), 0, [], []
         for k, one in enumerate([*same, *others]):
             found = learning.group_of([*maps, one], most + 1)
@@ -108,6 +108,6 @@ class Images:
 
     def of(self, z):
         """Return the images of z (d,) under all products of maps whose outputs are the same."""
-        mirrors = self._step.parameters.emulated.mirrors
+        mirrors = self._step.parameters.s.mirrors
         maps = mirrors.maps[: mirrors.n_same[0]]
         return [g @ z for g in learning.group_of(maps, len(mirrors.maps))]

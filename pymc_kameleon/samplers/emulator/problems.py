@@ -5,14 +5,13 @@ from itertools import compress
 
 import numpy as np
 
-from pymc_kameleon.samplers.emulator.learning import ENOUGH_JUDGED, LEAST_WORTH
-from pymc_kameleon.samplers.surrogate.learning import mean_worth
+from pymc_kameleon.samplers.approximation.moves import BY_S, mean_worth
 from pymc_kameleon.step.messages import counted, some
 
 _log = logging.getLogger("pymc_kameleon")
 
-LEAST_MOVES = 20
-"""Moves by the emulator from which on it is known what they are worth."""
+LEAST_WORTH = 0.3
+"""Worth of a move by the emulator below which it does not predict; 2 would be independent draws."""
 
 
 def say_what_is_emulated(log_density, initial_point):
@@ -66,24 +65,23 @@ def in_words(matrix, names):
     )
 
 
-def explain_worth(worth, choices, names):
+def explain_worth(worth, names):
     """Warn if moves by the emulator lead hardly anywhere."""
-    own = mean_worth(worth)[-1]
-    is_known = choices.n_judged[0] >= ENOUGH_JUDGED and worth[-1, 1] >= LEAST_MOVES
-    if not is_known or own > LEAST_WORTH:
+    own = mean_worth(worth)[BY_S]
+    if own > LEAST_WORTH:
         return ""
     return (
         f"the emulator of {some(names)} does not come to predict: the mean squared jump of its "
         f"moves was {own:.2g} at the end of tuning (2 would be independent draws). So other moves "
-        "do most of the work, as in SurrogateMetropolis. If outputs jump, are chaotic, or NaN in "
-        "much of the space, let the black box return something smoother. If it is smooth, tune "
-        "longer, or raise max_evaluations if you have set it."
+        "do most of the work: walks, and draws of a t density. If outputs jump, are chaotic, or "
+        "NaN in much of the space, let the black box return something smoother. If it is smooth, "
+        "tune longer, or raise max_evaluations if you have set it."
     )
 
 
-def explain_climbs(choices, names):
+def explain_climbs(climbs, names):
     """Warn if there may be a better mode, as climbs from different starts ended elsewhere, too."""
-    n_climbs, n_came = map(int, choices.climbs)
+    n_climbs, n_came = map(int, climbs)
     if n_came == n_climbs:
         return ""
     came = (

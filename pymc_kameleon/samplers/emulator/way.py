@@ -30,13 +30,13 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from pymc_kameleon.approximation.batches import BatchSearch
-from pymc_kameleon.approximation.chain import log_mass
+from pymc_kameleon.approximation.chain import FIRST_LENGTHS, log_mass
 from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra
+from pymc_kameleon.approximation.rounds import Rounds
 from pymc_kameleon.core.arrays import copy_arrays
-from pymc_kameleon.samplers.emulator import learning
-from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
-from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, MOST_SINGLE, Images
+from pymc_kameleon.samplers.approximation import learning
+from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, MOST_SINGLE
 
 N_DESIGN, DESIGN_SHARE = 8, 0.25
 """Points of the design; how far they are from the start, as a share of draws of the prior."""
@@ -95,6 +95,10 @@ MOST_STEPS, LOSS_OUTSIDE, DIFFERENCE = 100, 1e10, 1e-3
 of a trust region."""
 
 
+OF_SEARCH = "evaluated", "n_evaluated", "n_learned", "found", "choices"
+"""Fields of its tuning in which a step keeps what the search has found."""
+
+
 @dataclass
 class Walker:
     """A search that climbs from a point."""
@@ -145,14 +149,14 @@ class Way:
         self.spread, self.seen, self.highest = spread_of(prior), [], -np.inf
         self.best, self.climbing, self.maxima = None, None, []
         self.n_begun, self.n_starts, self.n_climbs = 0, 1, 0
-        self.may_miss, self.has_looked = False, False
+        self.may_miss, self.has_looked, self.rounds = False, False, Rounds()
         d = prior.shape[1]
         self.near, self.negligible = drop(d, NEAR), drop(d, NEGLIGIBLE)
 
     def go(self, start):
         """Climb from the best point around a start, and look for other modes."""
         points = start[None] if self.informed else design(start, self.prior, self.rng)
-        self.best = yield from self._best_of(points)
+        self.best = yield from self._best_of(points, "design")
         if self.best.logp == -np.inf:
             return
         if self.informed:
@@ -175,8 +179,8 @@ class Way:
     def _climb_again(self, most, is_needed):
         """Climb from draws of the prior, until enough climbs came to the best place."""
         while self.n_starts < most and self.best.n_came < ENOUGH_CAME and is_needed():
-            since = len(self.seen)
-            walker = yield from self._best_of(design(self._prior_draw(), self.prior, self.rng))
+            since, points = len(self.seen), design(self._prior_draw(), self.prior, self.rng)
+            walker = yield from self._best_of(points, "design")
             walker.since, self.n_starts = since, self.n_starts + 1
             if walker.logp > -np.inf:
                 yield from self._climb(walker)
@@ -191,6 +195,7 @@ class Way:
             draws = self.prior[self.rng.choice(len(self.prior), N_FAR)]
             highest = self.highest
             yield from self._evaluated(self.best.z + FAR_SHARE * (draws - self.best.z))
+            self._note("far points")
             if self.highest > highest:
                 return False
             if not self.unpredicted(N_FAR) > UNPREDICTED:
@@ -204,7 +209,7 @@ class Way:
             points = self._other_maxima(np.inf if look == 0 else self.negligible)
             if len(points) == 0:
                 return
-            other = yield from self._best_of(points)
+            other = yield from self._best_of(points, "other maxima")
             if other.logp > self.best.logp - self.negligible:
                 other.radius = NEW_RADIUS
                 yield from self._climb(other)
@@ -245,6 +250,7 @@ class Way:
             places, own = self.images.other_places(), np.flatnonzero(same)
             yield from self._evaluated(np.array([maps[k] @ z for k in own for z in places]))
             same[own] = self.images.agree(len(own))
+        self._note("mirror images")
         kept, others = [one for one, found in zip(maps, same, strict=True) if found], []
         self.images.keep(kept, others)
         self._learn()  # what is known of these
@@ -316,9 +322,13 @@ class Way:
         self.highest = max(self.highest, logp.max())
         return logp
 
-    def _best_of(self, points):
+    def _best_of(self, points, decided):
         logp = yield from self._evaluated(points)
+        self._note(decided)
         return Walker(points[np.argmax(logp)], logp.max())
+
+    def _note(self, decided, *numbers):
+        self.rounds.note(len(self.seen), self.highest, decided, *numbers)
 
     def _learn(self, since=0):
         self.learn(len(self.seen) - since)
@@ -333,8 +343,11 @@ class Way:
             logp = yield from self._evaluated(points)
             finite = logp > -np.inf
             walker.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
+            gains = np.array([predicted.max(), logp.max()]) - walker.logp
+            self._note("climb", walker.radius, *gains)
             self._take(walker, points, logp, predicted[0] - walker.logp)
             walker.heights = (*walker.heights, walker.logp)
+        self.rounds.end("converged" if walker.arrived else "climb abandoned")
         self.climbing = None
 
     def _makes_progress(self, walker):
@@ -461,14 +474,22 @@ class SearchByEmulator(BatchSearch):
         self.step, self._draws = step, None
         if prior is None:
             prior = start + self.rng.standard_normal((100, start.size))
-        emulated = step.parameters.emulated
-        emulated.mean[:] = start
-        emulated.factor[:] = np.diag(spread_of(prior))
-        self._density = EmulatedDensity(step.log_density.target(self.rng), emulated)
-        knows = has_enough(step.tuning.reused, emulated.structure)
-        n_each = np.clip(step.max_concurrent, 2, MOST_AT_ONCE)
-        ask = self._unpredicted, self._misfit, self._mass, knows, Images(step), n_each
-        self._way = Way(self._density, self._learn, prior, self.rng, *ask)
+        s, fit = step.parameters.s, step.fit
+        s.mean[:] = start
+        s.factor[:] = np.diag(spread_of(prior))
+        self._density = fit.density(step, self.rng)
+        self._way = Way(
+            self._density,
+            lambda n: learning.refit([step], n),
+            prior,
+            self.rng,
+            lambda n: fit.unpredicted(step, self._density, n),
+            lambda: fit.misfit(step),
+            self._mass,
+            fit.knows_enough(step),
+            fit.images(step),
+            np.clip(step.max_concurrent, 2, MOST_AT_ONCE),
+        )
         self.begin(self._way.go(start))
 
     @property
@@ -476,20 +497,9 @@ class SearchByEmulator(BatchSearch):
         """Median error of the log-densities that were predicted last, near the best point."""
         return np.inf if self._way.best is None else self._way.best.error
 
-    def _learn(self, n):
-        learning.fit_emulators([self.step], n)
-
-    def _unpredicted(self, n):
-        known = learning.evaluations_of([self.step])
-        return learning.unpredicted(self._density, self.step.log_density, known, n)
-
-    def _misfit(self):
-        known = learning.evaluations_of([self.step])
-        return learning.misfit(self.step.log_density, known)
-
     def _mass(self, z, factor):
         with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-            return log_mass(self._density.reshaped(z, factor), z, self.rng)
+            return log_mass(self._density, z, factor, self.rng)
 
     def go_on(self, logp, budget, most):
         """Evaluate until the way ends, or the budget is spent: of each climb, and of all."""
@@ -505,39 +515,23 @@ class SearchByEmulator(BatchSearch):
     def finish(self, step, n):
         """Hand what was learned to the step, once for all; return the best point and draws of s."""
         own = self.step
+        step.search.note_all(self._way.rounds, self.n)
         if self._draws is None:
             self._way.settle()
             best = self._way.best
             arrived = best is not None and best.arrived
             own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
             if best is not None and best.error < MOST_ERROR:
-                own.tuning.choices.climbs[:] = self._way.climbs_to_tell()
-            own.tuning.choices.looked[0] = self._way.has_looked
+                own.tuning.found.climbs[:] = self._way.climbs_to_tell()
+            own.tuning.found.looked[0] = self._way.has_looked
             if arrived:
-                emulated = own.parameters.emulated
-                emulated.mean[:], emulated.factor[:] = best.z, self._way.factor(best.z)
-            draws = learning.learn_emulator([own], self.rng, modes=self._way.modes())
+                s = own.parameters.s
+                s.mean[:], s.factor[:] = best.z, self._way.factor(best.z)
+            draws = learning.learn_s([own], self.rng, FIRST_LENGTHS, 0, self._way.modes())
             self._draws = np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
-        copy_arrays(own.parameters, step.parameters, ("emulated",))
-        copy_arrays(own.tuning, step.tuning, ("evaluated", "n_evaluated", "n_learned", "choices"))
-        _remember_way(step, own.state.x)
+        copy_arrays(own.parameters, step.parameters, ("s",))
+        copy_arrays(own.tuning, step.tuning, OF_SEARCH)
         return self._draws
-
-
-def _remember_way(step, best):
-    """Let SurrogateMetropolis' own moves know what was evaluated, too."""
-    tuning, emulated = step.tuning, step.parameters.emulated
-    d, n = best.size, min(step.tuning.n_evaluated[0], len(step.tuning.home))
-    tuning.home[:n], tuning.n_home[0] = tuning.evaluated[:n, : d + 1], n
-    tuning.middle[:], tuning.home_factor[:] = best, emulated.factor
-    tuning.mass[0] = np.log(np.diag(emulated.factor)).sum()
-    tuning.has_arrived[0] = True
-
-
-def has_enough(reused, structure):
-    """Whether earlier runs have called each box often enough for an emulator."""
-    calls = [np.count_nonzero(reused[:, 0] == b) for b in range(len(structure.boxes))]
-    return bool(np.all(calls >= N_DESIGN + structure.boxes[:, 0]))
 
 
 def spread_of(prior):

@@ -4,5 +4,5 @@
 compiled; how it is fitted ``learning``, ``archive`` what is learned while tuning, and from which
 points ``active`` the first evaluations, chosen by a Gaussian process ``inner_chain``, ``effort``
 settings of the inner chain; how much is computed ``problems`` what is said of it ``moves``,
-``emulator`` from a result: its moves and new runs; the surrogate itself
+``emulator`` from a result: new runs of its inner chain; the surrogate itself
 """

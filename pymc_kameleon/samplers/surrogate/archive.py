@@ -5,10 +5,7 @@ Symbols: as in learning.py.
 
 import numpy as np
 
-from pymc_kameleon.approximation.linalg import cholesky
-
-NEWEST_SHARE = 0.65
-"""Share of the moves, the newest, that mean and covariance come from."""
+from pymc_kameleon.samplers.approximation.moves import moments
 
 FITTED_DISTANCE = 25, 100
 """Squared distance |u|², times d and plus, up to which points are fitted."""
@@ -26,13 +23,6 @@ SPARSE_DISTANCE = 3.0
 def best_warm_start(chains):
     """Return the chain whose way led to where most mass is; one that arrived, if any did."""
     return max(chains, key=lambda chain: (chain.tuning.has_arrived[0], chain.tuning.mass[0]))
-
-
-def newest(history, share):
-    """Return x, y, log π(y) and α of the newest moves."""
-    n, d = history.counts[0], history.points.shape[1] // 2 - 1
-    rows = history.points[int((1 - share) * n) : n]
-    return rows[:, :d], rows[:, d : 2 * d], rows[:, 2 * d], rows[:, 2 * d + 1]
 
 
 def points_of(chains):
@@ -80,24 +70,7 @@ def scored(is_move):
     return is_move if np.count_nonzero(is_move) >= ENOUGH_MOVES else np.ones(len(is_move), bool)
 
 
-def moments(chains, moves):
-    """Return μ and L: of the newest moves, a proposal counting as often as it would be accepted.
-
-    What the best way to the posterior has shown counts as 2d independent points.
-    """
-    d = chains[0].state.x.size
+def moments_of(chains, moves):
+    """Return μ and L: of the newest moves, and of what the best way to the posterior has shown."""
     best = best_warm_start(chains).tuning
-    mean, covariance = best.middle, best.home_factor @ best.home_factor.T
-    x, y, _, alpha = (np.concatenate(parts) for parts in zip(*moves, strict=True))
-    if len(x) > 0:
-        y = np.where(alpha[:, None] > 0, y, x)
-        points, weights = np.concatenate([x, y]), np.concatenate([1 - alpha, alpha])
-        own_mean = np.average(points, axis=0, weights=weights)
-        deviations = points - own_mean
-        own = (deviations.T * weights) @ deviations / len(x)
-        jumps = np.mean(alpha[:, None] * (y - x) ** 2 / np.maximum(np.diag(own), 1e-300))
-        n = len(x) * np.clip(jumps / 0.8, 0.05, 1.0)
-        share = 2 * d / (2 * d + n)
-        covariance = (1 - share) * own + share * covariance
-        mean = (1 - share) * own_mean + share * mean
-    return mean.copy(), cholesky(covariance)
+    return moments(best.middle, best.home_factor, moves)

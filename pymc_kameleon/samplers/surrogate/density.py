@@ -13,11 +13,9 @@ traps far out.
 
 from typing import NamedTuple
 
-import numpy as np
-
 from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.jit import fast_jit, jit
-from pymc_kameleon.core.linalg import squared_norm
+from pymc_kameleon.samplers.approximation.moves import log_t
 
 
 class Surrogate(NamedTuple):
@@ -36,16 +34,9 @@ class Surrogate(NamedTuple):
 
 
 @jit
-def log_t(surrogate, u):
-    """Log of the t density, but for a constant."""
-    nu = surrogate.nu[0]
-    return -0.5 * (nu + u.size) * np.log1p(squared_norm(u) / nu)
-
-
-@jit
 def log_surrogate(surrogate, u, distances):
     """Log s(u), not normalised: near what it was fitted to; `distances` (m,) is scratch."""
-    base = log_t(surrogate, u)
+    base = log_t(u, surrogate.nu[0])
     h = surrogate.constant[0]
     if surrogate.is_quadratic[0]:
         h += quadratic_form(surrogate.linear, surrogate.quadratic, u) - base

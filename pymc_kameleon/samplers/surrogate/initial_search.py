@@ -128,7 +128,9 @@ class SearchByProcess(InitialSearch):
         noted = _noting(logp, rows)
         self._go_home(q, logp, noted, rows)
         if max(self.budget_of_look) > 0:
+            self.note("start of the chain")
             self._look_elsewhere(q, logp, noted)
+            self.note("other modes")
         self._by_process = None  # not before, as what was interrupted is repeated
         tuning = self.step.tuning
         if most := len(tuning.remembered):
@@ -192,6 +194,7 @@ class SearchByProcess(InitialSearch):
             search = self._active_search_from(start)
             is_home = search.go_on(logp, most, self.limit() <= MOST_FOR_ALL)
             rows += search.rows
+            self.note_all(search.way.rounds, search.n)
             if is_home and (end := search.finish(N_GUIDED)):
                 found, step.guide = end
                 x = step.guide.draws[1] if self.is_one_of_many else self._high_draw(noted)[0]

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from pymc_kameleon.core.scaling import best_scale
+from pymc_kameleon.samplers.approximation.moves import SHORT_SHARE, SHORTEST_STEP
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.effort import move_costs
 from pymc_kameleon.samplers.surrogate.fit import log_t
@@ -22,9 +23,6 @@ ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
 
 NUS = (4.0, 8.0)
 """The degrees of freedom that ν is chosen from."""
-
-SHORT_SHARE, SHORTEST_STEP = 0.5, 0.05
-"""Share of a walk's steps that are shorter, for narrow places; and how long the shortest are."""
 
 UNCORRELATED = 0.9
 """Share of the squared jump of two independent points, by coordinate, that M steps should make."""

@@ -12,6 +12,13 @@ from scipy.special import erfc
 from pymc_kameleon.approximation.linalg import linear_algebra, whitened
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.quadratic import n_coefficients
+from pymc_kameleon.samplers.approximation.moves import (
+    BY_S,
+    EXPECTED_MOVES,
+    mean_worth,
+    newest,
+    shares_of,
+)
 from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain, modes
 from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES, move_costs
 from pymc_kameleon.samplers.surrogate.fit import Hyper, log_t
@@ -70,12 +77,6 @@ PAYS, GOOD = 2.0, 1.0
 
 SLOW = 1e-3
 """Seconds from which an evaluation is not cheap."""
-
-EXPECTED_MOVES = 10
-"""Moves by the surrogate that its error counts for, which tells how many will be accepted."""
-
-SHARPNESS = 5
-"""Power of e that shares are proportional to."""
 
 LEAST_LOW, SURPRISES = 8, 0.05
 """Low points, at least, that tell if the bound of h may be lower; share that may disagree."""
@@ -137,7 +138,7 @@ def learn_from(chains, rng):
     parameters.error[0], tuning.news[0] = left_out, news
     worth = sum(chain.tuning.worth[: len(LEAST_SHARES)] for chain in chains)
     if is_last:  # before that it would keep chains from looking for what is not known
-        worth[2] += EXPECTED_MOVES * np.array([2 * acceptance(left_out), 1.0])
+        worth[BY_S] += EXPECTED_MOVES * np.array([2 * acceptance(left_out), 1.0])
     costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None
     shares_of_modes = modes.learn_modes(chains)
     least = LEAST_SHARES if is_last else TUNING_SHARES
@@ -145,7 +146,7 @@ def learn_from(chains, rng):
         least = np.where(np.arange(len(least)) == 1, LEAST_OF_MODES, least)
     if is_last:
         tuning.unvisited[0] = modes.unvisited(tuning.found, shares_of_modes)
-    parameters.shares[:] = shares_of(worth, least, costs)
+    parameters.shares[:] = shares_by(worth, least, costs)
     looks_at_draws = seen.n > FEW and not is_last
     draws = draws_of_s(surrogate, len(chains) if looks_at_draws else 0, rng)
     for k, chain in enumerate(chains):
@@ -162,9 +163,9 @@ def learn_from(chains, rng):
 
 def seen_by(chains, effort, rng):
     """Return what chains have Seen."""
-    moves = [archive.newest(chain.tuning.moves, archive.NEWEST_SHARE) for chain in chains]
+    moves = [newest(chain.tuning.moves) for chain in chains]
     points, f, is_move = archive.points_of(chains)
-    mean, factor = archive.moments(chains, moves)
+    mean, factor = archive.moments_of(chains, moves)
     states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
     u, middle = whitened(points, mean, factor), archive.level(chains, moves)
     most = MOST_QUADRATIC_POINTS if effort.is_cheap else effort.n_centres
@@ -222,20 +223,12 @@ def move_lost_chains(chains):
 # ---- the inner chain, which costs no evaluation -------------------------------------------------
 
 
-def shares_of(worth, least, costs=None):
+def shares_by(worth, least, costs=None):
     """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
     if worth[:, 1].sum() == 0:
         return FIRST_SHARES
     e = mean_worth(worth)
-    if costs is not None:
-        e = inner_chain.effective(e) / costs
-    e = e**SHARPNESS
-    return least + (1 - least.sum()) * e / e.sum()
-
-
-def mean_worth(worth):
-    """Return e of each kind of move."""
-    return (worth[:, 0] + 0.02) / (worth[:, 1] + 1)
+    return shares_of(e if costs is None else inner_chain.effective(e) / costs, least)
 
 
 # ---- what the surrogate does not know ----------------------------------------------------------
@@ -273,7 +266,7 @@ def draws_of_s(surrogate, n, rng):
 def unseen_moves(chains):
     """Return u, f and α of the newest moves, of which the present surrogate knows nothing."""
     parameters = chains[0].parameters
-    moves = (archive.newest(chain.tuning.moves, NEWS_SHARE) for chain in chains)
+    moves = (newest(chain.tuning.moves, NEWS_SHARE) for chain in chains)
     _, y, f, alpha = map(np.concatenate, zip(*moves, strict=True))
     return whitened(y, parameters.mean, parameters.factor), f, alpha
 

@@ -13,103 +13,57 @@ import numpy as np
 
 from pymc_kameleon.approximation.chain import u_of, x_of
 from pymc_kameleon.approximation.records import MOST_REMEMBERED
-from pymc_kameleon.core.arrays import allocate, bools, copy_arrays, floats, integers
+from pymc_kameleon.core.arrays import allocate, bools, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
-from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
-from pymc_kameleon.core.metropolis import accept
-from pymc_kameleon.core.scaling import GOOD_GUESS, ScaleTuning, best_scale, gain, tune_scale
-from pymc_kameleon.core.target import log_density
+from pymc_kameleon.samplers.approximation import moves
+from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
+from pymc_kameleon.samplers.approximation.step import ApproximationStep
 from pymc_kameleon.samplers.surrogate import emulator, learning, modes, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
-from pymc_kameleon.samplers.surrogate.density import log_surrogate, log_t
+from pymc_kameleon.samplers.surrogate.density import log_surrogate
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
-from pymc_kameleon.samplers.surrogate.evaluations import (
-    Reused,
-    dataset_of,
-    reused_by,
-)
+from pymc_kameleon.samplers.surrogate.evaluations import Reused, dataset_of, reused_by
 from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
 from pymc_kameleon.samplers.surrogate.modes import Found, draw_of_modes, log_of_modes
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
-from pymc_kameleon.samplers.surrogate.proposal import (
-    Parameters,
-    inner_chain,
-    reference_from,
-    walk_from,
-)
-from pymc_kameleon.step.base import KameleonStep
+from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_chain
 from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
-from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
+from pymc_kameleon.step.learned import Quantity
 from pymc_kameleon.step.options import checked_bool
 from pymc_kameleon.step.pooling import in_the_same_place
 
-WALK, REFERENCE, SURROGATE, WIDE = range(4)
-"""Kinds of moves; the last is by a power of the surrogate, which is wider."""
-MOVES = "walk", "reference", "surrogate", "wide"  # in a result
+WIDE = BY_S + 1
+"""The kind of a move by a power of the surrogate, which is wider."""
 
-LOOK = -1
-"""The kind of a transition that only evaluates a point, while tuning."""
-
-FIT_GROWTH = 1.2
-"""Factor by which the draws of tuning grow from one fit to the next."""
+State = extended("State", moves.State, log_s=floats(1))  # log s(u), NaN where it is not known
 
 
-class State(NamedTuple):
-    """What the next transition needs, and what it has counted within a draw."""
+Tuning = extended(
+    "Tuning",
+    moves.Tuning,
+    home=floats("home", "d + 1"),  # points evaluated on the way to the posterior, and log π
+    n_home=integers(1),
+    has_arrived=integers(1),  # whether that way ended before its evaluations did
+    middle=floats("d"),  # where that led, and the covariance there
+    home_factor=floats("d", "d"),
+    tail_depth=floats(1),  # by which the bound of h is lowered at least, as the way knows tails
+    mass=floats(1),  # log of the mass there, but for a constant; -inf if there was no way
+    lost=floats(1),  # log of the mass that a chain lacked which was moved; else 0
+    hyper=floats("d + 5"),  # how the surrogate is fitted, NaN before that was chosen
+    n_chosen=integers(1),  # points when it was
+    depth=floats(1),  # by which the bound of h was lowered
+    news=floats(1),  # share of the mass where the surrogate before the last fit was too low
+    remembered=floats("remembered", "d + 1"),  # all that was evaluated, x and log π; then the last
+    n_remembered=integers(1),
+    known=floats("known", "d + 1"),  # the same of earlier runs
+    known_exact=bools("d"),  # coordinates in which log π is exactly quadratic, as these tell
+    found=Found,
+    unvisited=floats(1),  # share of the mass in modes that no chain has come to, about
+)
 
-    x: floats("d")
-    logp: floats(1)
-    u: floats("d")
-    log_s: floats(1)  # log s(u), NaN where it is not known
-    tally: floats("kinds", 2)  # of each kind of move: sum of α, and number
-    move: floats("row")  # the last one: x, y, log π(y), and α, NaN unless it was by s
-
-
-class Tuning(NamedTuple):
-    """What tuning remembers."""
-
-    t: integers(1)
-    n: int
-    scale: ScaleTuning
-    n_walks: integers(1)
-    worth: floats("kinds", 2)  # of each kind of move: sum of α|v − u|²/d, and number
-    moves: History  # rows of x, y, log π(y), α
-    row: floats("row")
-    home: floats("home", "d + 1")  # points evaluated on the way to the posterior, and log π
-    n_home: integers(1)
-    has_arrived: integers(1)  # whether that way ended before its evaluations did
-    middle: floats("d")  # where that led, and the covariance there
-    home_factor: floats("d", "d")
-    tail_depth: floats(1)  # by which the bound of h is lowered at least, as the way knows tails
-    mass: floats(1)  # log of the mass there, but for a constant; -inf if there was no way
-    lost: floats(1)  # log of the mass that a chain lacked which was moved; else 0
-    hyper: floats("d + 5")  # how the surrogate is fitted, NaN before that was chosen
-    n_chosen: integers(1)  # points when it was
-    depth: floats(1)  # by which the bound of h was lowered
-    news: floats(1)  # share of the mass where the surrogate before the last fit was too low
-    remembered: floats("remembered", "d + 1")  # all that was evaluated, x and log π; then the last
-    n_remembered: integers(1)
-    known: floats("known", "d + 1")  # the same of earlier runs
-    known_exact: bools("d")  # coordinates in which log π is exactly quadratic, as these tell
-    found: Found
-    unvisited: floats(1)  # share of the mass in modes that no chain has come to, about
-
-
-class Work(NamedTuple):
-    """Scratch, and what adaptation wants to know of the last transition."""
-
-    x: floats("d")  # before the move
-    before: floats("d")  # u before the move
-    v: floats("d")
-    w: floats("d")
-    y: floats("d")
-    distances: floats("m")
-    kind: integers(1)
-    is_short: integers(1)
-    evaluated: integers(1)
-    logp_y: floats(1)
+Work = extended("Work", moves.Work, w=floats("d"), distances=floats("m"))
 
 
 # ---- transition ---------------------------------------------------------------------------------
@@ -122,16 +76,17 @@ def transition(target, state, parameters, work, rng):
     Of the inner chain, which is reversible with respect to s^β, that is β(log s(u) − log s(v)) [L].
     """
     surrogate, u, v = parameters.surrogate, state.u, work.v
-    copy(state.x, work.x)
-    copy(u, work.before)
+    moves.begin_move(state, work)
     if parameters.n_looks[0] > 0:
-        return look(target, state, parameters, work)
+        parameters.n_looks[0] -= 1
+        copy(parameters.looks[parameters.n_looks[0]], work.v)
+        x_of(parameters, work.v, work.y)
+        return moves.look(target, state, work)
     r = rng.random()
     log_hastings, log_s = 0.0, np.nan
-    work.is_short[0] = 0
     if r < parameters.shares[WALK]:
         kind = WALK
-        work.is_short[0] = walk_from(u, np.exp(parameters.log_scale[0]), v, rng)
+        work.is_short[0] = moves.walk_from(u, np.exp(parameters.log_scale[0]), v, rng)
     elif r < parameters.shares[WALK] + parameters.shares[REFERENCE]:
         kind = REFERENCE
         if parameters.modes.n_modes[0] > 1:
@@ -140,11 +95,11 @@ def transition(target, state, parameters, work, rng):
             log_hastings = log_of_modes(parameters.modes, state.x, work.w)
             log_hastings -= log_of_modes(parameters.modes, work.y, work.w)
         else:
-            reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
-            log_hastings = log_t(surrogate, u) - log_t(surrogate, v)
+            moves.reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
+            log_hastings = moves.log_t(u, surrogate.nu[0]) - moves.log_t(v, surrogate.nu[0])
     else:
         r -= parameters.shares[WALK] + parameters.shares[REFERENCE]
-        kind = SURROGATE if r < parameters.shares[SURROGATE] else WIDE
+        kind = BY_S if r < parameters.shares[BY_S] else WIDE
         power = parameters.power[0] if kind == WIDE else 1.0
         if np.isnan(state.log_s[0]):
             state.log_s[0] = log_surrogate(surrogate, u, work.distances)
@@ -152,24 +107,12 @@ def transition(target, state, parameters, work, rng):
         log_s = inner_chain(parameters, work, state.log_s[0], power, rng)
         log_hastings = power * (state.log_s[0] - log_s)
     work.kind[0] = kind
-    return accept_move(target, state, parameters, work, log_hastings, log_s, rng)
+    return accept_proposal(target, state, parameters, work, log_hastings, log_s, rng)
 
 
 @jit
-def look(target, state, parameters, work):
-    """Evaluate the point that is to be looked at next, and stay."""
-    parameters.n_looks[0] -= 1
-    copy(parameters.looks[parameters.n_looks[0]], work.v)
-    work.kind[0], work.is_short[0], work.evaluated[0] = LOOK, 0, True
-    x_of(parameters, work.v, work.y)
-    work.logp_y[0] = log_density(target, work.y)
-    state.move[:] = np.nan
-    return 0.0, False
-
-
-@jit
-def accept_move(target, state, parameters, work, log_hastings, log_s, rng):
-    """Evaluate the proposal work.v, unless nothing moved, and accept or reject it."""
+def accept_proposal(target, state, parameters, work, log_hastings, log_s, rng):
+    """Accept or reject the proposal work.v, unless nothing moved."""
     moved = False
     for i in range(state.u.size):
         moved |= work.v[i] != state.u[i]
@@ -179,25 +122,11 @@ def accept_move(target, state, parameters, work, log_hastings, log_s, rng):
     work.logp_y[0] = state.logp[0]
     if moved:
         x_of(parameters, work.v, work.y)
-        work.logp_y[0] = log_density(target, work.y)
-        accept_prob, accepted = accept(target, state, work.y, work.logp_y[0], log_hastings, rng)
+        accept_prob, accepted = moves.accept_move(target, state, work, log_hastings, rng)
         if accepted:
-            copy(work.v, state.u)
             state.log_s[0] = log_s
-    note_move(state, work, accept_prob, work.kind[0] == SURROGATE)
+    moves.note_move(state, work, accept_prob, work.kind[0] == BY_S)
     return accept_prob, accepted
-
-
-@jit
-def note_move(state, work, accept_prob, corrects):
-    """Count a move from work.x to work.y, and take it down; averages are corrected by some."""
-    d, tally = state.x.size, state.tally[work.kind[0]]
-    tally[0] += accept_prob
-    tally[1] += 1.0
-    copy(work.x, state.move[:d])
-    copy(work.y, state.move[d : 2 * d])
-    state.move[2 * d] = work.logp_y[0]
-    state.move[2 * d + 1] = accept_prob if corrects else np.nan
 
 
 @jit
@@ -213,38 +142,12 @@ def derived(state, parameters, work):
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
     """Remember the move, and tune the scale of the walk; all else is learned in Python."""
-    d, kind = state.x.size, work.kind[0]
-    copy(work.x, tuning.row[:d])
-    copy(work.y, tuning.row[d : 2 * d])
-    tuning.row[2 * d] = work.logp_y[0]
-    tuning.row[2 * d + 1] = accept_prob
-    record(tuning.moves, tuning.row)
-    if kind == WALK and not work.is_short[0]:
-        eta = gain(GOOD_GUESS + tuning.n_walks[0])
-        tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, eta)
-        tuning.n_walks[0] += 1
-    tuning.t[0] += 1
+    moves.adapt_to_move(state, parameters, tuning, work, accept_prob)
     if work.evaluated[0] and tuning.remembered.shape[0] > 0:
-        i = tuning.n_remembered[0] % tuning.remembered.shape[0]
+        d, i = state.x.size, tuning.n_remembered[0] % tuning.remembered.shape[0]
         copy(tuning.row[d : 2 * d + 1], tuning.remembered[i])
         tuning.n_remembered[0] += 1
-    if kind == LOOK:
-        return True
-    square = 0.0
-    for i in range(d):
-        square += (work.v[i] - work.before[i]) ** 2
-    tuning.worth[kind, 0] += accept_prob * square / d if accept_prob > 0.0 else 0.0
-    tuning.worth[kind, 1] += 1.0
     return True
-
-
-class Kept(NamedTuple):
-    """What is kept of each draw: its last move."""
-
-    start: floats("d")
-    end: floats("d")
-    end_logp: floats(1)
-    accept_prob: floats(1)
 
 
 class Stats(NamedTuple):
@@ -252,26 +155,22 @@ class Stats(NamedTuple):
 
     surrogate_accept: floats(1)
     reference_accept: floats(1)
-    kept: Kept
+    kept: moves.Kept
 
 
 @jit
 def report(state, parameters, stats):
     """Report the acceptance of moves by s, and by t, NaN where none was made; and the last move."""
-    d, kept = state.x.size, stats.kept
-    for own, kind in (stats.surrogate_accept, SURROGATE), (stats.reference_accept, REFERENCE):
-        total, number = state.tally[kind]
-        own[0] = total / number if number > 0 else np.nan
-    copy(state.move[:d], kept.start)
-    copy(state.move[d : 2 * d], kept.end)
-    kept.end_logp[0], kept.accept_prob[0] = state.move[2 * d], state.move[2 * d + 1]
+    stats.surrogate_accept[0] = moves.mean_of_tally(state, BY_S)
+    stats.reference_accept[0] = moves.mean_of_tally(state, REFERENCE)
+    moves.keep_move(state, stats.kept)
     return np.exp(parameters.log_scale[0])
 
 
 # ---- the class ----------------------------------------------------------------------------------
 
 
-class SurrogateMetropolis(KameleonStep):
+class SurrogateMetropolis(ApproximationStep):
     r"""Surrogate-transition Metropolis: for expensive log-densities without a gradient.
 
     .. math:: y \sim K_s^M(x, \cdot), \qquad
@@ -336,12 +235,10 @@ class SurrogateMetropolis(KameleonStep):
     """
 
     name = "surrogate_metropolis"
-    lacks = frozenset({"keep_adapting"})  # a surrogate that follows the chain would bias it
-    needs_exact_logp = "its surrogate is fitted to values that it takes to be exact"
     stats = Stats
     algorithm = Algorithm(transition, adapt, derived, report)
-    n_kinds = len(MOVES)
-    learns = "both"
+    kinds = "walk", "reference", "surrogate", "wide"
+    learned_tuning = learning.LEARNED_TUNING
     initial_search = SearchByProcess
     keeps = Keeps(SURROGATE_MOVES)
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
@@ -349,8 +246,6 @@ class SurrogateMetropolis(KameleonStep):
         {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
         | {"known", "known_exact", "home"}
     )
-    least_between_fits = 1
-    learned_tuning = learning.LEARNED_TUNING
     default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
 
     def __init__(self, vars=None, *, expensive=None, **common):
@@ -386,38 +281,34 @@ class SurrogateMetropolis(KameleonStep):
 
     def _allocate(self, scales, n_tune):
         d = scales.size
-        sizes = {"d": d, "d + 1": d + 1, "m": self.effort.n_centres, "kinds": self.n_kinds}
-        sizes |= {"row": 2 * d + 2, "d + 5": d + 5, "home": self._most_of_home + 20}
+        sizes, of_parameters, of_tuning = self._for_moves(d, n_tune)
+        sizes |= {"d + 1": d + 1, "m": self.effort.n_centres}
+        sizes |= {"d + 5": d + 5, "home": self._most_of_home + 20}
         known = self.known_before if self._remembers else None
         known = Reused.nothing(d) if known is None else known
         remembered = min(1 + self.search.most_evaluations() + n_tune, MOST_REMEMBERED)
         sizes |= {"remembered": remembered * self._remembers, "known": len(known.rows)}
-        log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
         parameters = allocate(
             Parameters,
             sizes,
-            shares=(1.0, 0.0, 0.0, 0.0),
-            log_scale=log_scale,
             factor=np.diag(scales),
             angle=np.pi / 2,
             reference_share=0.5,
             n_inner=surrogate_inner_chain.LEAST_INNER,
             power=surrogate_inner_chain.power(d),
             error=np.nan,
+            **of_parameters,
         )
-        moves = History.empty(max(100, min(n_tune, 2000)), 2 * d + 2)
         tuning = allocate(
             Tuning,
             sizes,
-            n=n_tune,
-            scale=scale,
-            moves=moves,
             home_factor=np.diag(scales),
             tail_depth=-np.inf,
             mass=-np.inf,
             hyper=np.nan,
             known=known.rows,
             known_exact=known.exact,
+            **of_tuning,
         )
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
@@ -451,21 +342,6 @@ class SurrogateMetropolis(KameleonStep):
         if self.search.is_one_of_many:
             return 1
         return -(-max(6, self._d // 2) // self.steps_per_draw)
-
-    def pauses(self):
-        """Return the draws of tuning before which the surrogate is fitted anew."""
-        tune, end, ends = self.monitor.tune, self._first_fit(), []
-        while end < 0.9 * (tune - 1):
-            ends.append(end)
-            end = int(FIT_GROWTH * end) + self.least_between_fits
-        return [*ends, tune - 1] if tune > 1 else []
-
-    def adopt(self, learned):
-        """Take up what was learned, but for what this chain has learned alone since."""
-        names = [name for name in self.parameters._fields if name != "log_scale"]
-        copy_arrays(learned.parameters, self.parameters, names)
-        copy_arrays(learned.tuning, self.tuning, self.learned_tuning)
-        self.tuning.worth[:] -= learned.tuning.worth  # half of what that was then
 
     def evaluations(self, states, numbers, kept):
         """Return a Dataset of what chains have evaluated, None if they do not remember it."""
@@ -516,17 +392,11 @@ class SurrogateMetropolis(KameleonStep):
         return [problems.explain_no_look(has_looked or self.search.is_one_of_many)]
 
     def _learned(self):
-        parameters = self.parameters
-        shares = "Probabilities of a walk, a reference move, and one by the surrogate."
-        return {
-            "scaling": Quantity((), np.exp(parameters.log_scale[0]), "Scale of the walk."),
-            "mean": Quantity((COORDINATE,), parameters.mean, "Of the posterior, about.", UNITS),
-            **covariance(parameters.factor, SHAPE_TEXT),
-            "shares": Quantity(("move",), parameters.shares, shares, labels={"move": MOVES}),
-            "n_inner": Quantity((), parameters.n_inner[0], "Steps of the inner chain, M."),
-            "reference_share": Quantity(
-                (), parameters.reference_share[0], "Of the inner chain's steps, moves by the t."
-            ),
-            "angle": Quantity((), parameters.angle[0], "Angle of the reference move, θ."),
-            **emulator.learned(parameters),
+        own = self.parameters
+        text = "Of the inner chain's steps, moves by the t."
+        return super()._learned() | {
+            "n_inner": Quantity((), own.n_inner[0], "Steps of the inner chain, M."),
+            "reference_share": Quantity((), own.reference_share[0], text),
+            "angle": Quantity((), own.angle[0], "Angle of the reference move, θ."),
+            **emulator.learned(own),
         }

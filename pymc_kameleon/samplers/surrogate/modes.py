@@ -14,7 +14,7 @@ from pymc_kameleon.approximation.linalg import cholesky, whitened
 from pymc_kameleon.core.arrays import copy_arrays, floats, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import log_determinant, multiply_lower, solve_lower, squared_norm
-from pymc_kameleon.samplers.surrogate import archive
+from pymc_kameleon.samplers.approximation.moves import newest
 
 MOST_MODES = 8
 """Modes that are known, at most: those with most mass."""
@@ -161,8 +161,8 @@ def learn_modes(chains):
     modes, found = first.parameters.modes, noted(first.tuning.found)
     if len(found) < 2:
         return []
-    newest = [archive.newest(chain.tuning.moves, archive.NEWEST_SHARE) for chain in chains]
-    x, y, _, alpha = (np.concatenate(parts) for parts in zip(*newest, strict=True))
+    newest_moves = [newest(chain.tuning.moves) for chain in chains]
+    x, y, _, alpha = (np.concatenate(parts) for parts in zip(*newest_moves, strict=True))
     y = np.where(alpha[:, None] > 0, y, x)
     points, weights = np.concatenate([x, y]), np.concatenate([1 - alpha, alpha])
     merged = True

@@ -1,8 +1,8 @@
-"""What SurrogateMetropolis has kept of its moves, and new runs of its inner chain, which are free.
+"""Points of the surrogate of SurrogateMetropolis, and new runs of its inner chain, which are free.
 
 Averages are corrected by them, and draws of the surrogate itself are made by them.
 
-Symbols: as in metropolis.py; w = π/s, at the ends of moves.
+Symbols: as in metropolis.py.
 """
 
 from functools import cache
@@ -10,7 +10,6 @@ from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
-from arviz_stats.base import array_stats
 from scipy.linalg import cholesky, solve_triangular
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
@@ -21,73 +20,12 @@ from pymc_kameleon.core.arrays import allocate, floats
 from pymc_kameleon.core.jit import cached_jit, jit, specialise
 from pymc_kameleon.core.linalg import copy, squared_norm
 from pymc_kameleon.core.metropolis import log_uniform
+from pymc_kameleon.samplers.approximation.moves import log_t
 from pymc_kameleon.samplers.surrogate import fit
-from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate, log_t
-from pymc_kameleon.samplers.surrogate.emulator import emulator_from, surrogate_from
+from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate
+from pymc_kameleon.samplers.surrogate.emulator import surrogate_from
 from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_proposal
 from pymc_kameleon.step.messages import say_if_compiling
-
-
-class Moves(NamedTuple):
-    """The moves by the surrogate of all chains, in the order of chains and draws."""
-
-    row: np.ndarray  # which chain made them
-    draw: np.ndarray  # for which of its draws
-    start: np.ndarray  # (n, d), where they began, unconstrained
-    end: np.ndarray  # (n, d), what they proposed
-    end_logp: np.ndarray  # log π there
-    accept_prob: np.ndarray  # α
-    parameters: list  # those of each chain, as far as the inner chain needs them
-    log_s: list  # the fitted log-density of each chain, a function
-    seen: np.ndarray = None  # (chains, draws, d + 1), what each draw proposed last, and log π there
-
-    @property
-    def log_w(self):
-        """Log π/s (n,) at the ends."""
-        log_w = np.empty(len(self.row))
-        for row, log_s in enumerate(self.log_s):
-            own = self.row == row
-            log_w[own] = self.end_logp[own] - log_s(self.end[own])
-        return log_w
-
-    def joined(self, size):
-        """Return the same as if so many neighbouring chains were one; None if they differ in s."""
-        chains, draws, width = self.seen.shape
-        parts = [(own.mean, own.factor, *own.surrogate) for own in self.parameters]
-        keys = [b"".join(part.tobytes() for part in own) for own in parts]
-        if any(len(set(keys[k : k + size])) > 1 for k in range(0, chains, size)):
-            return None
-        return self._replace(
-            row=self.row // size,
-            draw=self.row % size * draws + self.draw,
-            parameters=self.parameters[::size],
-            log_s=self.log_s[::size],
-            seen=self.seen.reshape(-1, size * draws, width),
-        )
-
-
-def moves_of(kept, learned):
-    """Return the Moves of datasets of a result: what it has kept of moves, and what was learned."""
-    accept_prob = kept["accept_prob"].transpose("chain", "draw").values
-    row, draw = np.nonzero(~np.isnan(accept_prob))
-
-    def of(name):
-        return kept[name].transpose("chain", "draw", ...).values[row, draw]
-
-    chains = kept["chain"].values if len(row) else []
-    points = kept["end"].transpose("chain", "draw", ...).values
-    logp = kept["end_logp"].transpose("chain", "draw").values
-    return Moves(
-        row,
-        draw,
-        of("start"),
-        of("end"),
-        of("end_logp"),
-        accept_prob[row, draw],
-        [parameters_of(learned.sel(chain=chain)) for chain in chains],
-        [emulator_from(learned.sel(chain=chain)) for chain in chains],
-        np.concatenate([points, logp[..., None]], axis=2),
-    )
 
 
 def parameters_of(own):
@@ -162,7 +100,7 @@ def compiled_weights():
     def log_weights(surrogate, u, distances, out):
         """Write log s/t at points u (n, d)."""
         for i in range(u.shape[0]):
-            out[i] = log_surrogate(surrogate, u[i], distances) - log_t(surrogate, u[i])
+            out[i] = log_surrogate(surrogate, u[i], distances) - log_t(u[i], surrogate.nu[0])
 
     surrogate = allocate(Surrogate, {"d": 1, "m": 1})
     arguments = surrogate, np.zeros((1, 1)), np.zeros(1), np.zeros(1)
@@ -212,6 +150,7 @@ def meet(parameters, scratch, rng):
     Return whether they met, and how often s was evaluated.
     """
     surrogate, distances = parameters.surrogate, scratch.distances
+    nu = surrogate.nu[0]
     v, w, other, other_w = scratch.v, scratch.w, scratch.other, scratch.other_w
     log_s = log_surrogate(surrogate, v, distances)
     log_s_other = log_surrogate(surrogate, other, distances)
@@ -221,8 +160,8 @@ def meet(parameters, scratch, rng):
         is_reference = inner_proposal(parameters, v, w, rng)
         if is_reference:
             other_reference(parameters, scratch)
-            log_ratio += log_t(surrogate, v) - log_t(surrogate, w)
-            log_ratio_other += log_t(surrogate, other) - log_t(surrogate, other_w)
+            log_ratio += log_t(v, nu) - log_t(w, nu)
+            log_ratio_other += log_t(other, nu) - log_t(other_w, nu)
         else:
             for i in range(v.size):
                 other_w[i] = other[i] + (w[i] - v[i])
@@ -289,66 +228,3 @@ def generator_of(points):
     """Return a Generator that has its seed from points: the same ones give the same numbers."""
     digest = sha256(np.ascontiguousarray(points)).digest()
     return np.random.default_rng(np.frombuffer(digest, np.uint32))
-
-
-# ---- how close s is -----------------------------------------------------------------------------
-
-
-NO_TAIL_SD = 0.03
-"""Standard deviation of log w up to which there is no tail to speak of."""
-
-LEAST_OF_TAIL = 25
-"""Moves from which ArviZ smooths a tail."""
-
-
-class Certificate(NamedTuple):
-    """How close s is to the posterior at the ends of its moves, by w = π/s.
-
-    Attributes
-    ----------
-    ess_share : float
-        (Σw)²/(nΣw²), of n moves: 1 if s is the posterior.
-    pareto_k : float
-        Shape of the tail of w, by Pareto-smoothed importance sampling; NaN if all are equal,
-        or few.
-    sd_log_w : float
-        Standard deviation of log w, where it is finite.
-    accept_prob : float
-        Mean of α.
-    """
-
-    ess_share: float
-    pareto_k: float
-    sd_log_w: float
-    accept_prob: float
-
-    def in_words(self):
-        """Return it as text."""
-        if np.isnan(self.sd_log_w):
-            return "all of its moves ended where the log-density is not finite"
-        if np.isfinite(self.pareto_k):
-            tail = f"their Pareto k {self.pareto_k:.2f}"
-        else:
-            hardly = self.sd_log_w <= NO_TAIL_SD
-            tail = "which hardly differ" if hardly else "too few to know their tail"
-        return (
-            f"effective share of the weights π/s {self.ess_share:.2f}, {tail}, sd of log(π/s) "
-            f"{self.sd_log_w:.2f}, mean acceptance {self.accept_prob:.2f}"
-        )
-
-
-def certificate(moves):
-    """Return the Certificate of moves, one at least, which have `log_w` (n,) and `accept_prob`."""
-    log_w = moves.log_w
-    finite = np.isfinite(log_w)
-    if not finite.any() or (log_w == np.inf).any():  # where s is 0, and π is not, is the worst case
-        return Certificate(0.0, np.nan, np.nan, float(moves.accept_prob.mean()))
-    w = np.exp(np.where(finite, log_w, -np.inf) - log_w[finite].max())
-    has_tail = np.count_nonzero(finite) >= LEAST_OF_TAIL and log_w[finite].std() > NO_TAIL_SD
-    k = array_stats.psislw(log_w[finite])[1] if has_tail else np.nan
-    return Certificate(
-        float(w.sum() ** 2 / (len(w) * np.square(w).sum())),
-        float(k),
-        float(log_w[finite].std()),
-        float(moves.accept_prob.mean()),
-    )

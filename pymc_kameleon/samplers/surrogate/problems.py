@@ -6,8 +6,9 @@ import math
 import numpy as np
 
 from pymc_kameleon.model.functions import has_gradient
+from pymc_kameleon.samplers.approximation.moves import mean_worth
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
-from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS, SLOW, mean_worth
+from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS, SLOW
 from pymc_kameleon.samplers.surrogate.look import LEAST_FOR_LOOK
 from pymc_kameleon.step.messages import in_words
 from pymc_kameleon.step.warm_start.approach import evaluations_for_own_search

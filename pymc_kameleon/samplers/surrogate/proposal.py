@@ -1,67 +1,33 @@
-"""What SurrogateMetropolis proposes: walks, moves that leave a t density as it is, and chains on s.
+"""What SurrogateMetropolis proposes by its surrogate: the inner chain on s.
 
 Symbols: as in metropolis.py.
 """
 
-from typing import NamedTuple
-
-import numpy as np
-
-from pymc_kameleon.core.arrays import floats, integers
+from pymc_kameleon.core.arrays import extended, floats, integers
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import copy, squared_norm
+from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.core.scaling import best_scale
-from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate, log_t
-from pymc_kameleon.samplers.surrogate.inner_chain import SHORT_SHARE, SHORTEST_STEP
+from pymc_kameleon.samplers.approximation import moves
+from pymc_kameleon.samplers.approximation.moves import log_t, reference_from, walk_from
+from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate
 from pymc_kameleon.samplers.surrogate.learning import MOST_LOOKS
 from pymc_kameleon.samplers.surrogate.modes import Modes
 
-
-class Parameters(NamedTuple):
-    """What tuning decides."""
-
-    shares: floats(4)  # probabilities of the kinds of moves
-    log_scale: floats(1)  # of the walk, in u
-    mean: floats("d")  # μ
-    factor: floats("d", "d")  # L
-    angle: floats(1)  # θ
-    reference_share: floats(1)  # of the inner chain's steps
-    n_inner: integers(1)  # M
-    power: floats(1)  # β of a wide move
-    surrogate: Surrogate
-    modes: Modes
-    error: floats(1)  # of the surrogate, left out; NaN before there is one
-    looks: floats(MOST_LOOKS, "d")  # points u to be evaluated while tuning, the last one next
-    n_looks: integers(1)
-
-
-@jit
-def walk_from(u, scale, out, rng):
-    """Propose u + cz, with c the scale or, log-uniformly, less; return whether it was less."""
-    is_short = rng.random() < SHORT_SHARE
-    c = scale * SHORTEST_STEP ** rng.random() if is_short else scale
-    for i in range(u.size):
-        out[i] = u[i] + c * rng.standard_normal()
-    return is_short
-
-
-@jit
-def reference_from(u, nu, angle, out, rng):
-    """Propose cos θ u + sin θ z/√g, reversible with respect to t.
-
-    For θ < π/2, g comes from its distribution given u; else the proposal is a draw of t.
-    """
-    d = u.size
-    if angle < 0.5 * np.pi:
-        g = rng.standard_gamma(0.5 * (nu + d)) / (0.5 * (nu + squared_norm(u)))
-        cosine = np.cos(angle)
-    else:
-        g = rng.standard_gamma(0.5 * nu) / (0.5 * nu)
-        cosine = 0.0
-    sine = np.sin(angle) / np.sqrt(g)
-    for i in range(d):
-        out[i] = cosine * u[i] + sine * rng.standard_normal()
+Parameters = extended(
+    "Parameters",
+    moves.Parameters,
+    shares=floats(4),  # probabilities of the kinds of moves
+    angle=floats(1),  # θ
+    reference_share=floats(1),  # of the inner chain's steps
+    n_inner=integers(1),  # M
+    power=floats(1),  # β of a wide move
+    surrogate=Surrogate,
+    modes=Modes,
+    error=floats(1),  # of the surrogate, left out; NaN before there is one
+    looks=floats(MOST_LOOKS, "d"),  # points u to be evaluated while tuning, the last one next
+    n_looks=integers(1),
+)
 
 
 @jit
@@ -81,7 +47,7 @@ def inner_chain(parameters, work, log_s, power, rng):
     for _ in range(parameters.n_inner[0]):
         log_ratio = -power * log_s
         if inner_proposal(parameters, work.v, work.w, rng):
-            log_ratio += log_t(surrogate, work.v) - log_t(surrogate, work.w)
+            log_ratio += log_t(work.v, surrogate.nu[0]) - log_t(work.w, surrogate.nu[0])
         log_s_w = log_surrogate(surrogate, work.w, work.distances)
         if log_uniform(rng) < log_ratio + power * log_s_w:
             copy(work.w, work.v)

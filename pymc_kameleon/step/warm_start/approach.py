@@ -95,10 +95,11 @@ def approach(logp, start, rng, budget, rough=False, guide=None, unchecked=False)
     before = logps[: -LATE * start.size].max(initial=logps[0])
     has_jumped = guide is not None and search.x is guide.x  # which is no climb
     is_spent = search.left == 0 and not has_jumped
+    if is_spent:
+        search.note("budget spent")
     climbing = float(logps.max() - before) if is_spent else 0.0
-    return WarmStart(
-        search.x, search.f, search.scales, factor, search.exact, climbing, points, logps
-    )
+    here = search.x, search.f, search.scales, factor, search.exact
+    return WarmStart(*here, climbing, points, logps, search.rounds)
 
 
 def _follows_guide(search, rng, guide):
@@ -121,6 +122,7 @@ def _follows_guide(search, rng, guide):
     while t > 0:
         t = t / LINE_RATIO if t * distance > NEAR_ENOUGH else 0.0
         f.append(search.evaluate(guide.x + t * way))
+    search.note("follow")
     f = np.array(f)
     before, after = np.maximum.accumulate(f), np.maximum.accumulate(f[::-1])[::-1]
     if np.max(np.minimum(before, after) - f) > LARGEST_DIP or f[-1] < f.max() - way.size:
@@ -201,6 +203,7 @@ def _search_alone(search, rng, rough):
     """
     d = search.x.size
     sweep(search, rng, range(d), LINE_EVALUATIONS[0])
+    search.note("line searches")
     search.metric = np.diag(search.scales)
     if d == 1:
         return
@@ -208,6 +211,7 @@ def _search_alone(search, rng, rough):
     known = np.flatnonzero((search.misfits < EXACT_LINE) & is_clear)
     known = known if len(known) >= max(2, d / 2) else []
     sweep(search, rng, np.setdiff1d(range(d), known), LINE_EVALUATIONS[1])
+    search.note("line searches")
     search.metric = np.diag(search.scales)
     exact, solved = np.flatnonzero(search.misfits < EXACT_LINE), False
     if max(2, d / 2) <= len(exact) <= MOST_SOLVED:
@@ -216,6 +220,7 @@ def _search_alone(search, rng, rough):
         # what held the coefficients at first may have no weight any more
         if gain > 1 and not (rough and is_still_right(search, rng, exact)):
             solved = solve(search, rng, exact) >= 0
+        search.note("quadratic fit")
         search.exact[exact] = solved
         if rough and solved:
             return
@@ -224,8 +229,10 @@ def _search_alone(search, rng, rough):
     while search.f > climbed + max(0.5, 0.15 * d):  # the climb stopped too early
         with suppress(BudgetSpent):
             _climb(search, least=LINE_EVALUATIONS[1] * d)
+        search.note("climb")
         climbed = search.f
         sweep(search, rng, range(d), LINE_EVALUATIONS[1])
+        search.note("line searches")
         is_lost = search.f + np.log(search.scales).sum() < mass - LOSS * d
         strays = solved and len(exact) < d
         if is_lost or (strays and np.sum((inverse @ (search.x - before[0])) ** 2) > STRAYED * d):
@@ -233,6 +240,7 @@ def _search_alone(search, rng, rough):
             return
         if d <= MOST_FITTED:
             fit_shape(search, rng, solved)
+            search.note("quadratic fit")
 
 
 def _climb(search, least):
@@ -247,6 +255,7 @@ def _climb(search, least):
     def look(u):
         nonlocal last
         gain, last = search.f - last, search.f
+        search.note("climb", np.nan, np.nan, gain)
         if gain < LEAST_GAIN or search.left < least + 3 * (d + 1):
             raise StopIteration
 

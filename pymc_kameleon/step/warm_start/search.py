@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.rounds import Rounds
+
 MOST_FITTED = 40
 """Dimensions up to which quadratics are fitted; beyond, they would take most of the budget."""
 
@@ -58,6 +60,7 @@ class WarmStart(NamedTuple):
     climbing: float  # what logp gained in the last 5 d evaluations if there are no more; else 0
     points: np.ndarray  # (n, d), all that was evaluated, in its order
     logps: np.ndarray  # (n,), its log-density, -inf where that is not finite
+    rounds: Rounds = ()
 
     @property
     def guide(self):
@@ -126,12 +129,16 @@ class Search:
 
     def __init__(self, logp, start, budget):
         self.logp, self.left = logp, budget + 1
-        self.points, self.logps = [], []
+        self.points, self.logps, self.rounds = [], [], Rounds()
         self.x, self.f = start.copy(), -np.inf
         self.scales = np.full(start.size, 0.5)
         self.metric = np.diag(self.scales)
         self.misfits, self.ranges = np.full(start.size, np.inf), np.zeros(start.size)
         self.exact = np.zeros(start.size, bool)
+
+    def note(self, decided, *numbers):
+        """Note a round that has ended, of all evaluations since the last one."""
+        self.rounds.note(len(self.logps), max(self.logps), decided, *numbers)
 
     def here(self):
         """Return the best point, f there, and a copy of the metric."""

@@ -29,7 +29,7 @@ def step():
     step = pk.EmulatorMetropolis([model["a"], model["s"]], model=model)
     step.setup_chain(np.random.default_rng(0), 0, 1)
     step.log_density.point[3] = B
-    emulated = step.parameters.emulated
+    emulated = step.parameters.s
     emulated.mean[:], emulated.factor[:] = MEAN, FACTOR
     make_arbitrary(emulated.emulator)
     return step
@@ -37,7 +37,7 @@ def step():
 
 @pytest.fixture
 def density(step):
-    step.parameters.emulated.radius[0] = 1.5
+    step.parameters.s.radius[0] = 1.5
     return density_of(step)
 
 
@@ -67,8 +67,8 @@ def points(n=25, seed=2):
 
 @pytest.mark.slow
 def test_the_simulators_are_where_they_should_be(step):
-    assert step._structure.boxes.tolist() == [[2, 3], [2, 1]]
-    assert step._structure.applications.tolist() == [[0, 0, 0, 0], [0, 2, 3, 0], [1, 4, 6, 1]]
+    assert step.fit.structure.boxes.tolist() == [[2, 3], [2, 1]]
+    assert step.fit.structure.applications.tolist() == [[0, 0, 0, 0], [0, 2, 3, 0], [1, 4, 6, 1]]
 
 
 @pytest.mark.parametrize("maps", [(), MAPS], ids=len)
@@ -77,13 +77,13 @@ def test_log_s_and_its_gradient(step, density, maps):
 
     Around a point and its mirror images there is one radius, beyond which s falls.
     """
-    set_mirrors(step.parameters.emulated, maps)
+    set_mirrors(step.parameters.s, maps)
     z, h = points(12) @ (MAPS[0] if maps else np.eye(3)), 1e-5
     try:
         log_s, slopes = density.values(z)
         home = density.nearest_image(z)
     finally:
-        set_mirrors(step.parameters.emulated, [])
+        set_mirrors(step.parameters.s, [])
     np.testing.assert_allclose(log_s, [by_hand(density, row, maps=maps) for row in z], rtol=1e-10)
     is_image = (home != z).any(axis=1)
     beyond = np.linalg.norm(density.u_of(home), axis=1) > 1.5
@@ -101,7 +101,7 @@ def test_log_s_and_its_gradient(step, density, maps):
 def test_it_is_the_log_density_where_emulators_are_right(step, density):
     """But for the wall; it takes the model's own other variables, and no evaluation."""
     before = step.log_density.count.copy()
-    emulated, z = step.parameters.emulated, points()
+    emulated, z = step.parameters.s, points()
     emulate_by(step, (one, two))
     emulated.radius[0] = np.inf
     log_s, _ = density_of(step).values(z)
@@ -140,7 +140,7 @@ def test_outside_the_region_there_is_nothing(step, low, high):
 
 def test_no_logarithm_no_density(step, density):
     """An emulator by logarithms knows nothing where an input is negative."""
-    emulator, z = step.parameters.emulated.emulator, points()
+    emulator, z = step.parameters.s.emulator, points()
     emulator.log_inputs[0] = 1  # a, in both applications
     try:
         log_s, _ = density.values(z)

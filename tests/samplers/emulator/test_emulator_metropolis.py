@@ -1,6 +1,7 @@
 """EmulatorMetropolis: its transition against plain numpy, exactness, and how it runs."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -25,7 +26,7 @@ from simulated import (
 
 import pymc_kameleon as pk
 from pymc_kameleon.model.failures import OnFailure
-from pymc_kameleon.samplers.emulator.metropolis import stops_by_outputs
+from pymc_kameleon.samplers.emulator.outputs_fit import OutputsFit
 
 BANANA = Target(banana, TARGETS["banana"].sample)
 
@@ -44,10 +45,9 @@ def step():
 
 def set_shape(parameters, share=1.0):
     """Set parameters to what tuning would not lead to, but for the emulator."""
-    emulated = parameters.emulated
-    parameters.emulated_share[0], parameters.n_others[0] = share, 2
-    parameters.shares[:] = 0.6, 0.4, 0, 0
-    parameters.log_scale[0], parameters.surrogate.nu[0] = 0.0, 6.0
+    emulated = parameters.s
+    parameters.shares[:] = 0.6 * (1 - share), 0.4 * (1 - share), share
+    parameters.n_others[0], parameters.log_scale[0] = 2, 0.0
     parameters.mean[:], parameters.factor[:] = [0.2, 0.1], [[0.9, 0], [0.4, 0.7]]
     emulated.mean[:], emulated.factor[:] = [0.3, -0.4], [[1.5, 0], [0.4, 0.9]]
     emulated.radius[0], emulated.leap[0] = 2.0, 0.6
@@ -61,9 +61,9 @@ def set_shape(parameters, share=1.0):
 def test_moves_by_hand(step):
     """With two stops kept, by arbitrary emulators; one evaluation each, or none."""
     step.setup_chain(np.random.default_rng(7), 0, 90)
-    make_arbitrary(step.parameters.emulated.emulator)
+    make_arbitrary(step.parameters.s.emulator)
     set_shape(step.parameters)
-    emulated, density = step.parameters.emulated, density_of(step)
+    emulated, density = step.parameters.s, density_of(step)
 
     def log_s(u):
         [value], [slope] = density.values(density.z_of(u)[None])
@@ -81,7 +81,6 @@ def test_moves_by_hand(step):
         expected = 0.0 if alpha is None else alpha
         assert stats["accept_prob"] == pytest.approx(expected, rel=1e-5)
         assert stats["emulator_accept"] == pytest.approx(expected, rel=1e-5)
-        assert np.isnan(stats["surrogate_accept"])
         assert stats["n_logp"] == (alpha is not None) + (k == 0)
         n_moves, x = n_moves + (new is not x), point["x"]
     assert 20 < n_moves < 80
@@ -91,7 +90,7 @@ def test_moves_by_hand(step):
 def test_what_a_move_leaves_for_corrections(step):
     """Where it began and led, log π and log s there, and the simulator's inputs and outputs."""
     step.setup_chain(np.random.default_rng(8), 0, 50)
-    make_arbitrary(step.parameters.emulated.emulator)
+    make_arbitrary(step.parameters.s.emulator)
     set_shape(step.parameters, share=0.7)
     density, x, kinds = density_of(step), np.array([0.4, -1.0]), set()
     for _ in range(50):
@@ -107,10 +106,9 @@ def test_what_a_move_leaves_for_corrections(step):
             assert state.log_s_end[0] == pytest.approx(log_s, rel=1e-8)
         if evaluated:
             assert state.move[4] == pytest.approx(step.log_density(end), rel=1e-12)
-            np.testing.assert_allclose(state.inputs, end, rtol=1e-12)
-            np.testing.assert_allclose(state.outputs, bend(end), rtol=1e-12)
+            np.testing.assert_allclose(state.noted, [*end, *bend(end)], rtol=1e-12)
         else:
-            assert np.isnan([*state.inputs, *state.outputs]).all()
+            assert np.isnan(state.noted).all()
         x = point["x"]
     assert {(True, True), (False, True)} <= kinds
 
@@ -143,10 +141,10 @@ ROTATION = np.array([[0.0, -1.0], [1.0, 0.0]])
 def test_exact_draws_stay_exact_by_a_bad_emulator(spoilt, share, maps, is_exact):
     """Also if inner chains go to mirror images, where π is another one."""
     set_shape(spoilt.parameters, share)
-    set_mirrors(spoilt.parameters.emulated, maps)
+    set_mirrors(spoilt.parameters.s, maps)
     spoilt.parameters.n_others[0] = 0
     p_value = invariance_p_value(lambda x: moved_fast(spoilt, x), BANANA, n=6000)
-    set_mirrors(spoilt.parameters.emulated, [])
+    set_mirrors(spoilt.parameters.s, [])
     assert (p_value > 1e-3) == is_exact
 
 
@@ -174,7 +172,8 @@ def test_broken_twins_do_not(spoilt, rule, is_exact):
 )
 def test_there_are_fewer_stops_of_many_outputs(d, q, stops):
     """As each of them takes longer."""
-    assert stops_by_outputs(d, q) == stops
+    simulators = SimpleNamespace(sizes=[[1, q]], applications=[[0, 0, 0, 0]], p=1, q=q)
+    assert OutputsFit(SimpleNamespace(simulators=simulators), 0).stops(d) == stops
 
 
 @pytest.mark.slow
@@ -186,7 +185,7 @@ def test_stops_are_on_average_as_the_end(step, stops, is_exact):
     emulate_by(step, [wrong], width=3.0)
     set_shape(step.parameters)
     step.parameters.n_others[0] = len(step.state.others)
-    step.parameters.emulated.leap[0], step.parameters.emulated.n_inner[0] = 0.2, 1
+    step.parameters.s.leap[0], step.parameters.s.n_inner[0] = 0.2, 1
     differences = np.empty((n, 2))
     for k in range(n):
         step.step({"x": x})
@@ -213,7 +212,7 @@ def test_models_that_it_is_not_for_are_refused():
 
 # ---- runs -----------------------------------------------------------------------------------
 
-ALL = *DRAWN, *WARMUP, "emulator_moves", "learned"
+ALL = *DRAWN, *WARMUP, "emulator_moves", "learned", "search"
 OPTIONS = {"discard_tuned_samples": False, "tune": 20, "draws": 20}
 
 
@@ -260,12 +259,12 @@ def test_moves_of_all_kinds_are_accepted(grown, run):
 def test_a_step_that_was_used_travels(grown):
     """Its search for the posterior is over, takes no memory, and would not travel."""
     pm.sample(2, tune=3, chains=1, step=grown, model=growth(), random_seed=1, **QUIET)
-    assert grown.search._by_emulator is None
-    grown.search._by_emulator = (one for one in ())
+    assert grown.search._by_s is None
+    grown.search._by_s = (one for one in ())
     try:
         assert grown.__getstate__()["search"] is type(grown.search)
     finally:
-        grown.search._by_emulator = None
+        grown.search._by_s = None
 
 
 @pytest.mark.slow  # two steps together are compiled

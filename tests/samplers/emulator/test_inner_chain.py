@@ -46,7 +46,7 @@ def set_shape(emulated, leap=0.5, most_leaps=4, maps=()):
 @pytest.mark.parametrize(("leap", "most_leaps"), [(0.5, 5), (1.5, 3), (30.0, 2)])
 def test_transitions_by_hand(step, leap, most_leaps, maps):
     """With arbitrary emulators, a wall, trajectories that are given up, and mirror images."""
-    emulated = step.parameters.emulated
+    emulated = step.parameters.s
     make_arbitrary(emulated.emulator)
     set_shape(emulated, leap, most_leaps, maps)
     emulated.radius[0] = 1.5
@@ -74,8 +74,8 @@ def test_transitions_by_hand(step, leap, most_leaps, maps):
 
 
 def test_where_s_is_nothing_a_chain_stays(step):
-    set_shape(step.parameters.emulated)
-    make_arbitrary(step.parameters.emulated.emulator)
+    set_shape(step.parameters.s)
+    make_arbitrary(step.parameters.s.emulator)
     step.log_density.region[:, 0] = -0.5, 0.5
     z = np.array([[1.0, 0.0], [0.0, 0.0]])
     try:
@@ -105,7 +105,7 @@ NORMAL = Target(banana, exact_draws)
 def linear(step):
     """The density of a linear emulator, and leaps that are often rejected."""
     emulate_by(step, [lambda x: SLOPES @ x + SHIFT], width=4.0)
-    set_shape(step.parameters.emulated, leap=1.3, most_leaps=3)
+    set_shape(step.parameters.s, leap=1.3, most_leaps=3)
     density = density_of(step)
     z = exact_draws(np.random.default_rng(5), 50)
     y = (z @ SLOPES.T + SHIFT) / [2, 1]
@@ -129,7 +129,7 @@ ROTATION = np.array([[0.0, -1.0], [1.0, 0.0]])
 )
 def test_draws_of_s_stay_draws_of_s(linear, maps, is_exact):
     """Also where maps are no symmetries of s; not so if a map is not its own inverse."""
-    set_shape(linear.emulated, leap=1.3, most_leaps=3, maps=maps)
+    set_shape(linear.chain, leap=1.3, most_leaps=3, maps=maps)
     share = []
 
     def transform(z):
@@ -146,9 +146,9 @@ def test_draws_of_s_stay_draws_of_s(linear, maps, is_exact):
     [("exact", True), ("without the last half step", False), ("without accepting", False)],
 )
 def test_broken_twins_do_not(linear, rule, is_exact):
-    set_shape(linear.emulated, leap=1.3, most_leaps=3)
+    set_shape(linear.chain, leap=1.3, most_leaps=3)
     twin = ManyChains(linear, rule)
-    linear.emulated.n_inner[0] = 3
+    linear.chain.n_inner[0] = 3
 
     def transform(z):
         return linear.z_of(twin.run(linear.u_of(z), np.random.default_rng(6)))

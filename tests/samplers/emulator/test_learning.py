@@ -9,7 +9,10 @@ from simulated import GROWTH, banana, bend, density_of, growth, logistic
 import pymc_kameleon as pk
 from pymc_kameleon.approximation import chain as chain_on_s
 from pymc_kameleon.core.arrays import allocate
-from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.approximation import learning
+from pymc_kameleon.samplers.approximation.metropolis import BY_S
+from pymc_kameleon.samplers.approximation.moves import mean_worth, shares_of
+from pymc_kameleon.samplers.emulator import learning as emulators
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +50,18 @@ def test_evaluations_are_as_they_were(bent):
     """Of all chains; the newest, and where there is no more room the oldest are forgotten."""
     chains = chains_of(bent)
     ours = [note_around(chain, np.zeros(2), 1, bend, 5 + k, k) for k, chain in enumerate(chains)]
-    known = learning.evaluations_of(chains)
+    known = emulators.evaluations_of(chains)
     np.testing.assert_array_equal(known.z, np.concatenate(ours))
     np.testing.assert_allclose(known.x, known.z)
     np.testing.assert_allclose(known.y, [bend(z) for z in known.z])
     np.testing.assert_allclose(known.logp, [bent.log_density(z) for z in known.z])
     assert np.isnan(known.log_s).all()
     chains[0].tuning.n_learned[0] = 3
-    newest = learning.evaluations_of(chains, newest=True)
+    newest = learning.evaluations_of(chains, since_fit=True)
     np.testing.assert_array_equal(newest.z, np.concatenate([ours[0][3:], ours[1]]))
     room = len(chains[0].tuning.evaluated)
     more = note_around(chains[0], np.zeros(2), 1, bend, room + 2, 7)
-    found = learning.evaluations_of(chains[:1], newest=True)
+    found = learning.evaluations_of(chains[:1], since_fit=True)
     np.testing.assert_array_equal(found.z, more[2:])
 
 
@@ -77,7 +80,7 @@ def test_the_best_has_finite_outputs(bent):
 def test_curvatures_are_those_of_the_noise(bent):
     [chain] = chains_of(bent, 1)
     note_around(chain, np.zeros(2), 1, bend, 6)
-    found = learning.curvatures(bent.log_density, learning.evaluations_of([chain]))
+    found = emulators.curvatures(bent.log_density, emulators.evaluations_of([chain]))
     np.testing.assert_allclose(found, [1 / 4, 1], rtol=1e-4)
 
 
@@ -95,6 +98,7 @@ def learned(step):
     note_around(chains[0], GROWTH, 0.3, simulate, 40)
     chains[1].state.x[:] = GROWTH
     chains[0].monitor.done = chains[1].monitor.done = 20
+    learning.learn_s(chains[:1], np.random.default_rng(0), chain_on_s.FIRST_LENGTHS, 0)  # a search
     learning.learn_from(chains, np.random.default_rng(1))
     assert [chain.parameters.n_others[0] for chain in chains] == [0, 0]
     note_around(chains[1], GROWTH, [0.05, 0.05, 0.3], simulate, 30, seed=2)
@@ -105,15 +109,17 @@ def learned(step):
 
 def test_all_chains_learn_the_same(learned):
     one, other = learned
-    for a, b in zip(one.parameters.emulated, other.parameters.emulated, strict=True):
+    for a, b in zip(one.parameters.s, other.parameters.s, strict=True):
         for x, y in zip(*((v if isinstance(v, tuple) else [v]) for v in (a, b)), strict=True):
             np.testing.assert_array_equal(x, y)
+    for name in ("shares", "mean", "factor"):
+        np.testing.assert_array_equal(*(getattr(c.parameters, name) for c in learned))
     for a, b in zip(one.tuning.choices, other.tuning.choices, strict=True):
         np.testing.assert_array_equal(a, b)
     assert [chain.tuning.n_learned[0] for chain in learned] == [40, 30]
     stops = len(one.state.others)
     assert [chain.parameters.n_others[0] for chain in learned] == [stops] * 2
-    assert [chain.parameters.emulated_share[0] for chain in learned] == [0.85] * 2
+    assert one.parameters.shares[BY_S] == pytest.approx(0.85, abs=1e-3)
 
 
 def test_the_emulator_predicts_the_simulator(learned):
@@ -126,7 +132,7 @@ def test_the_emulator_predicts_the_simulator(learned):
 
 def test_the_shape_is_that_of_the_posterior(step, learned):
     """By importance sampling."""
-    emulated, rng = learned[0].parameters.emulated, np.random.default_rng(4)
+    emulated, rng = learned[0].parameters.s, np.random.default_rng(4)
     t = rng.standard_normal((4000, 3)) / np.sqrt(rng.chisquare(6, (4000, 1)) / 6)
     z = emulated.mean + 1.2 * t @ emulated.factor.T
     outputs = np.array([logistic(np.exp(row[:2])) for row in z])
@@ -145,70 +151,76 @@ def test_the_shape_is_that_of_the_posterior(step, learned):
 def test_nothing_finite_nothing_learned(bent):
     [chain] = chains_of(bent, 1)
     learning.note(chain, np.zeros(2), -np.inf, np.full(2, np.nan))
-    before = [array.copy() for array in chain.parameters.emulated.emulator]
+    before = [array.copy() for array in chain.parameters.s.emulator]
     with np.errstate(invalid="ignore"):
-        learning.fit_emulators([chain])
-    for found, own in zip(chain.parameters.emulated.emulator, before, strict=True):
+        learning.refit([chain])
+    for found, own in zip(chain.parameters.s.emulator, before, strict=True):
         np.testing.assert_array_equal(found, own)
 
 
 # ---- judging --------------------------------------------------------------------------------
 
 
-def judged(log_w, widening=2.0):
-    """Return what is judged by moves that end with these log π − log s; NaN was another move."""
-    choices = allocate(learning.Choices, {"boxes": 1}, widening=widening)
-    log_w = np.array(log_w)
-    zeros = np.zeros((len(log_w), 1))
-    new = learning.Evaluations(
-        zeros, np.where(np.isnan(log_w), 7.0, log_w), log_w * 0, zeros, zeros
-    )
-    learning.judge(choices, new)
-    return choices
+def judged(bent, log_w, widening=2.0):
+    """Return by how much s reaches farther, after moves that end with these log π − log s."""
+    choices = allocate(emulators.Choices, {"boxes": 1}, widening=widening)
+    bent.fit.judge(choices, np.array(log_w))
+    return choices.widening[0]
 
 
-def test_the_emulator_is_judged_by_its_own_moves():
-    good = judged([0.3, 0.3, np.nan, 0.3])
-    assert good.share[0] == pytest.approx(1)
-    assert good.n_judged[0] == 3
-    assert good.widening[0] == 3.0
-    # Weights of 1, 1 and 0: two thirds of the moves count.
-    assert judged([5.0, 5.0, -80.0]).share[0] == pytest.approx(2 / 3)
-    assert judged([-9.0, -9.0, 0.0]).widening[0] == 1.0  # s is too high where moves end
-    assert judged([0.0], widening=7.0).widening[0] == 8.0
-    none = judged([np.nan, np.nan])
-    assert [none.share[0], none.n_judged[0], none.widening[0]] == [0, 0, 2]
+def test_the_emulator_is_judged_by_its_own_moves(bent):
+    """Where s is too high at most of their ends, it ends nearer."""
+    assert judged(bent, [0.3, 0.3, 0.3]) == 3.0
+    assert judged(bent, [-9.0, -9.0, 0.0]) == 1.0
+    assert judged(bent, [-np.inf, np.nan, 0.0]) == 1.0
+    assert judged(bent, [0.0], widening=7.0) == 8.0
+    [chain] = chains_of(bent, 1)
+    note_around(chain, np.zeros(2), 1, bend, 20)  # by no move
+    learning.learn_from([chain], np.random.default_rng(1))
+    assert chain.tuning.choices.widening[0] == 2.0
 
 
 def test_moves_that_are_worth_more_are_made_oftener():
-    """Between the least and the usual share."""
+    """Between the least share, and what others leave."""
 
     def share(worth):
-        return learning.share_by_worth(np.array([[w * 100, 100] for w in worth]))
+        worth = mean_worth(np.array([[w * 100, 100] for w in (0.1, 0.1, worth)]))
+        return shares_of(worth, np.full(3, learning.LEAST_SHARE))[BY_S]
 
-    low, middle, high = (share([0.1, 0.1, 0.1, 0.1, w]) for w in (1e-6, 0.1, 100.0))
-    assert low == learning.LEAST_EMULATED
-    assert high == learning.EMULATED_SHARE
-    assert low < middle < high
+    low, middle, high = map(share, (1e-6, 0.1, 100.0))
+    assert low == pytest.approx(learning.LEAST_SHARE, abs=1e-3)
+    assert middle == pytest.approx(1 / 3)
+    assert high == pytest.approx(1 - 2 * learning.LEAST_SHARE, abs=1e-6)
 
 
 @pytest.mark.parametrize(("worth", "trusted"), [(0.05, False), (1.5, True)])
 def test_an_emulator_that_does_not_predict_moves_seldom(bent, worth, trusted):
-    """But not before it was judged."""
+    """But not before it was tried."""
     chains = chains_of(bent)
     for chain in chains:
-        chain.tuning.worth[:, 0], chain.tuning.worth[:, 1] = 0.5 * 20, 20
-        chain.tuning.worth[-1, 0] = worth * 20
-    choices = chains[0].tuning.choices
-    choices.n_judged[0] = learning.ENOUGH_JUDGED - 1
-    learning.take_shares(chains)
-    assert chains[1].parameters.emulated_share[0] == learning.EMULATED_SHARE
+        chain.tuning.worth[:BY_S] = 0.5 * 20, 20
+    learning.settle_moves(chains)
+    assert chains[1].parameters.shares[BY_S] > 0.8
     for chain in chains:
-        chain.tuning.worth[:] *= 2
-    choices.n_judged[0] = learning.ENOUGH_JUDGED
-    learning.take_shares(chains)
+        chain.tuning.worth[BY_S] += 100 * np.array([worth, 1])
+    learning.settle_moves(chains)
     for chain in chains:
-        assert (chain.parameters.emulated_share[0] == learning.EMULATED_SHARE) == trusted
+        assert (chain.parameters.shares[BY_S] > 0.8) == trusted
+
+
+def test_walks_have_the_shape_of_s_and_then_that_of_moves(bent):
+    """As these are more than twice as many as coordinates."""
+    [chain] = chains_of(bent, 1)
+    s, tuning, rng = chain.parameters.s, chain.tuning, np.random.default_rng(2)
+    s.mean[:], s.factor[:] = 1.0, np.diag([2.0, 3.0])
+    learning.settle_moves([chain])
+    np.testing.assert_allclose(chain.parameters.mean, s.mean)
+    np.testing.assert_allclose(chain.parameters.factor, s.factor, rtol=1e-6)
+    x, y = rng.normal([5, -5], 0.1, (2, 100, 2))
+    tuning.moves.points[:100] = np.column_stack([x, y, np.zeros(100), np.ones(100)])
+    tuning.moves.counts[0] = 100
+    learning.settle_moves([chain])
+    assert np.linalg.norm(chain.parameters.mean - [5, -5]) < 0.5
 
 
 # ---- the shape of s -----------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def found_by(step, monkeypatch, seed=1):
     own.setup_chain(np.random.default_rng([seed, 0]), 60, 20)
     job = Job([step], step.outputs(step.var_names[:1]), keeps_warmup=True)
     state, _ = advance(job, ChainState(start, [own.sampling_state]), 1)
-    mirrors = state.steps[0].parameters.emulated.mirrors
+    mirrors = state.steps[0].parameters.s.mirrors
     return mirrors.maps[: mirrors.n_maps[0]], mirrors.n_same[0], seen
 
 
@@ -141,9 +141,7 @@ def test_maps_that_make_too_many_modes_are_left_out():
     signs = [np.diag(np.where(np.arange(6) == k, -1.0, 1.0)) for k in range(6)]
     sizes = {"mirrors": 31, "d": 6}
     mirrors = allocate(Mirrors, sizes)
-    images = Images(
-        SimpleNamespace(parameters=SimpleNamespace(emulated=SimpleNamespace(mirrors=mirrors)))
-    )
+    images = Images(SimpleNamespace(parameters=SimpleNamespace(s=SimpleNamespace(mirrors=mirrors))))
     images.keep(signs[:3], signs[3:])
     assert (mirrors.n_same[0], mirrors.n_maps[0], mirrors.n_products[0]) == (3, 5, 31)
     kept = {tuple(np.diag(g)) for g in mirrors.maps}

@@ -11,11 +11,11 @@ from scipy import stats
 from simulated import CAPACITY, GROWTH, OSCILLATION, RATE, growth, logistic, oscillation
 
 import pymc_kameleon as pk
-from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.model.starts import LEAST_FINITE, N_PRIOR, prior_draws
+from pymc_kameleon.samplers.approximation.moves import BY_S
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator import way as way_module
-from pymc_kameleon.samplers.emulator.learning import Choices, Evaluations
+from pymc_kameleon.samplers.emulator.learning import Evaluations
 from pymc_kameleon.samplers.emulator.problems import explain_climbs
 from pymc_kameleon.samplers.emulator.way import (
     ENOUGH_CAME,
@@ -330,8 +330,7 @@ def test_what_is_not_predicted_is_relative_to_changes(monkeypatch):
     [((0, 0), ""), ((1, 1), ""), ((3, 3), ""), ((4, 3), "3 of 4 climbs"), ((1, 0), "only place")],
 )
 def test_it_says_that_few_climbs_came_to_the_best_place(climbs, says):
-    choices = allocate(Choices, {"boxes": 1}, climbs=np.array(climbs))
-    said = explain_climbs(choices, ["logistic"])
+    said = explain_climbs(np.array(climbs), ["logistic"])
     assert (says in said and "`initvals`" in said) if says else said == ""
 
 
@@ -364,6 +363,7 @@ def job(step):
     return Job([step], step.outputs(step.var_names[:1]), keeps_warmup=True)
 
 
+SEARCH = "pymc_kameleon.samplers.emulator.initial_search"
 STARTS = [0.0, 3.0, -0.7], [-1.5, 1.0, 0.5], [1.0, 5.0, 0.0]
 
 
@@ -375,7 +375,7 @@ def test_it_finds_the_posterior(step, start):
     assert step.log_density(GROWTH) - step.log_density(np.array(start)) > 10
     assert step.log_density(state.point) > step.log_density(GROWTH) - 12
     assert portion.n_logp < 80
-    learned = state.steps[0].parameters.emulated
+    learned = state.steps[0].parameters.s
     assert (np.abs(learned.mean - GROWTH) < 1).all()
 
 
@@ -462,37 +462,20 @@ def test_a_chain_that_follows_begins_nowhere_near_its_own_start(step):
 
 def test_where_nothing_can_be_learned_it_goes_on_without(step, monkeypatch):
     """With evaluations of its own, all of which it may use."""
-    monkeypatch.setattr("pymc_kameleon.samplers.emulator.initial_search.MOST_ERROR", -1)
-    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", (1, 5))
+    monkeypatch.setattr(f"{SEARCH}.MOST_ERROR", -1)
 
     def uses_all(logp, start, rng, budget, *options):
         for _ in range(budget - 30):
             logp(start)
         return approach(logp, start, rng, 30, *options)
 
-    monkeypatch.setattr("pymc_kameleon.step.initial_search.approach", uses_all)
+    monkeypatch.setattr(f"{SEARCH}.approach", uses_all)
     state, portion = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
     assert portion.n_logp > 60
-    assert state.steps[0].tuning.choices.n_judged[0] > 0
-
-
-@pytest.mark.slow
-def test_a_way_without_it_that_does_not_arrive_has_draws_for_others(step, monkeypatch):
-    monkeypatch.setattr("pymc_kameleon.samplers.emulator.initial_search.MOST_ERROR", -1)
-    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", (1, 5))
-
-    def is_spent(logp, start, rng, budget, *options):
-        found = approach(logp, start, rng, budget, *options)
-        more = budget + 1 - len(found.logps)
-        assert more > 0
-        points, logps = ((more, 0), (0, 0)), (more, 0)
-        return found._replace(
-            points=np.pad(found.points, points, "edge"), logps=np.pad(found.logps, logps, "edge")
-        )
-
-    monkeypatch.setattr("pymc_kameleon.step.initial_search.approach", is_spent)
-    state, _ = advance(job(step), begun(job(step), 1, STARTS[0]), 1)
-    assert state.steps[0].guide.is_known
+    own = state.steps[0]
+    assert not own.tuning.found.predicts[0]
+    assert own.parameters.shares[BY_S] == pytest.approx(1 / 3)  # before it has proved itself
+    assert own.guide.is_known
 
 
 # ---- draws of the prior -------------------------------------------------------------------------

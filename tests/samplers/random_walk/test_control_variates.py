@@ -13,6 +13,7 @@ from scipy.stats import norm
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis import control_correction as averages
+from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.model.noise import NOISE_STATISTIC
 from pymc_kameleon.samplers.random_walk import controls
@@ -298,7 +299,7 @@ def test_z_follows_moves_of_somebody_else(step):
 
 
 def test_few_draws_are_not_corrected(result):
-    few = result.isel(draw=slice(averages.LEAST_DRAWS - 1))
+    few = result.isel(draw=slice(LEAST_DRAWS - 1))
     assert pk.expectation(few, lambda v: v["t"]).gain == 1
     assert pk.expectation(result.isel(draw=slice(200)), lambda v: v["t"]).gain > 1
     assert pk.expectation(result.isel(chain=[0]), lambda v: v["t"]).gain == 1

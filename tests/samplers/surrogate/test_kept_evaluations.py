@@ -62,7 +62,7 @@ def test_long_way_is_there(step, monkeypatch):
 def test_files_and_pauses_change_nothing(step, run, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("pymc_kameleon.step.base.WARM_START_PATIENCE", 0)  # of the way
-        assert_same(sample(step, tune=30, draws=20), run[0], ["evaluations"])
+        assert_same(sample(step, tune=30, draws=20), run[0], ["evaluations", "search"])
     path = tmp_path / "run.zarr"
     sample(step, tune=30, draws=12, store=path)
     dt = resume(path, step.model, draws=8, step=step)

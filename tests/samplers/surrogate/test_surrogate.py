@@ -688,8 +688,8 @@ def test_shares_follow_worth_per_cost():
     """That of an independence move nearly as good as the surrogate's, at half the cost."""
     worth = np.array([[20.0, 100], [160, 100], [180, 100], [50, 100]])
     least = learning.LEAST_SHARES
-    by_worth = learning.shares_of(worth, least)
-    per_cost = learning.shares_of(worth, least, np.array([6.0, 6.1, 12.0, 12.0]))
+    by_worth = learning.shares_by(worth, least)
+    per_cost = learning.shares_by(worth, least, np.array([6.0, 6.1, 12.0, 12.0]))
     assert by_worth[2] > by_worth[1]
     assert per_cost[2] < per_cost[1]
     for shares in (by_worth, per_cost):

@@ -19,6 +19,7 @@ from scipy.optimize import minimize
 
 from pymc_kameleon.approximation.linalg import cholesky, lower_of
 from pymc_kameleon.approximation.records import evenly, some_of_each
+from pymc_kameleon.approximation.rounds import Rounds
 from pymc_kameleon.samplers.surrogate.active import draws, scouts, star
 from pymc_kameleon.samplers.surrogate.active.choice import most_telling, spread
 from pymc_kameleon.samplers.surrogate.active.draws import Density
@@ -179,7 +180,7 @@ class Way:
         self.x = self.f = self.mean = self.factor = self.order = self.exact = None
         self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
         self.chains, self.are_exact, self._n_held = None, False, 0
-        self._scouts, self.second = [], 0.0
+        self._scouts, self.second, self.rounds = [], 0.0, Rounds()
 
     @classmethod
     def knowing(cls, known, rng):
@@ -215,6 +216,9 @@ class Way:
 
     # ---- evaluations ----------------------------------------------------------------------------
 
+    def _note(self, decided, *numbers):
+        self.rounds.note(len(self.f) - self.n_known, self.f.max(), decided, *numbers)
+
     def _evaluated(self, x, takes_scouts=True):
         some = scouts.that_fit(self._scouts, self.at_once - len(x)) if takes_scouts else []
         parts = [x, *(scout.points for scout in some)]
@@ -234,6 +238,7 @@ class Way:
         try:
             while True:
                 f = yield from self._evaluated(points, n < SCOUTED)
+                self._note("design")
                 points, n = looking.send(f), n + 1
         except StopIteration as end:
             found = end.value
@@ -250,6 +255,7 @@ class Way:
 
     def _arrive(self):
         self.is_home, self._n_chosen = True, 0
+        self.rounds.end("converged")
         self.chains = self.rng.standard_normal((draws.N_CHAINS, len(self.mean)))
 
     def _begin_with(self, known):
@@ -414,6 +420,7 @@ class Way:
         own = process.mean(at[None])[0]
         predicted = mean[0] - own
         f = yield from self._evaluated(self.x_of(candidates[chosen]))
+        self._note("climb", self._radius, predicted, f.max() - best)
         gain = f.max() - best
         if gain > GREW * predicted:
             self._radius = min(self._radius * WIDER, LARGEST_RADIUS)
@@ -472,6 +479,7 @@ class Way:
         chosen = most_telling(covariance, weights, noise, self._n_batch, first)
         best, n, points = self.f.max(), len(self.f), self.x_of(candidates[chosen])
         f = yield from self._evaluated(points)
+        self._note("informative points")
         self.errors += (f - best - mean[chosen])[: len(plain)].tolist()
         self._plain += range(n, n + len(plain))
         self._n_batches += 1
@@ -504,6 +512,7 @@ class Way:
 
     def _leave(self):
         self.is_home, self.sd, self.errors, self._n_chosen = False, np.inf, [], 0
+        self.rounds.end("climb again")
 
     def is_better_than(self, sd, error):
         """Whether it is home, and sdV and the error are below these."""

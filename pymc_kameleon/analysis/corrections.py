@@ -1,0 +1,139 @@
+"""What all corrections of averages are, and which of them is taken for each quantity.
+
+A kind is a function in a file of its own, and an entry of KINDS in draws_of_result.py. It returns a
+Correction, or raises NotCorrected. Rows of a summary are called as it is: `by_surrogate`.
+"""
+
+import logging
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from pymc_kameleon.analysis.batches import ROUNDING, Corrected
+
+_log = logging.getLogger("pymc_kameleon")
+
+
+class Result(NamedTuple):
+    """What corrections are made of: the groups are those of the draws of the `posterior`."""
+
+    dt: object
+    posterior: xr.Dataset
+    model: object = None  # as given
+    group: str = ""  # of what a sampler has `kept` of the draws, and `learned`
+    kept: xr.Dataset = None
+    learned: xr.Dataset = None
+
+
+class Quantities(NamedTuple):
+    """Functions of the state, of which averages are wanted."""
+
+    values: np.ndarray  # (chains, draws, q)
+    at: object = None  # returns them (n, q) at positions (n, d), if they are known there
+    n_decisive: int = None  # the first ones, which decide how much work averages are worth; or all
+
+
+class NotCorrected(Exception):
+    """Why a correction is none for a result: the end of a sentence; "" where it is out of place."""
+
+
+class Correction(NamedTuple):
+    """One way to correct averages.
+
+    Attributes
+    ----------
+    batches : callable
+        Returns Corrected averages of Quantities.
+    is_anew : bool
+        Whether it needs them at other points than the draws.
+    is_approximate : bool
+        Whether few evaluations tell its error. It then stands beside another average, or that of
+        the draws, with which it has to agree.
+    certificate : Certificate or None
+        How close an approximation to the posterior is that it rests on.
+    draws : array or None
+        Further points (n, d), distributed as the posterior.
+    """
+
+    batches: object
+    is_anew: bool = False
+    is_approximate: bool = False
+    certificate: object = None
+    draws: np.ndarray = None
+
+
+def best_of(corrections, f):
+    """Return Corrected averages of Quantities, each with the smallest error; None without any.
+
+    The `corrections` are those of a result, by what their rows are called.
+    """
+    best = None
+    for by, one in corrections.items():
+        if one.is_anew and f.at is None:
+            continue
+        try:
+            own = one.batches(f)._replace(by=np.full(f.values.shape[2], by))
+        except Exception as error:  # of the model, or of the user's function
+            if not one.is_anew:
+                raise
+            _log.warning(
+                "Averages are those of the draws: at other points computing them raised %s: %s",
+                type(error).__name__,
+                error,
+            )
+            best, f = None, f._replace(at=None)
+            continue
+        if one.is_approximate:
+            best = with_approximate(best, own, f.values)
+        elif best is None:
+            best = own
+        else:
+            is_other = own.is_better & ~(best.is_better & (best.mcse <= own.mcse))
+            best = _merged(is_other, own, best)
+    return best
+
+
+def _merged(is_other, other, best):
+    """Return Corrected averages that are the `other` ones where `is_other` (q,)."""
+    shape = max(len(own.halves) for own in (best, other)), len(is_other)
+    pair = (own._replace(halves=np.resize(own.halves, shape)) for own in (best, other))
+    return Corrected(*(np.where(is_other, b, a) for a, b in zip(*pair, strict=True)))
+
+
+def with_approximate(best, own, values):
+    """Return Corrected averages of values (chains, draws, q), with `own` of smaller error.
+
+    The `best` are exact ones, or None. Their error is no smaller than that of as many independent
+    draws, by the sd that is `own`. Without them the draws of each chain count as one. What both
+    differ by counts as an error beyond theirs. Where neither has an error, it is NaN.
+    """
+    q, of_draws = values.shape[2], values.mean(axis=(0, 1))
+    mean, error, sd = own.mean, own.mcse, own.sd
+    with np.errstate(all="ignore"):
+        is_alone = own.is_better & (best is None)
+        if best is None:
+            of_one = values.std(axis=(0, 1)) / np.sqrt(len(values))
+            error = np.where(is_alone, np.fmin(error, np.hypot(of_one, mean - of_draws)), error)
+            of_one, one = np.where(is_alone, of_one, np.inf), np.ones(q)
+            best = Corrected(of_draws, of_one, one, one > 0, own.halves, np.full(q, ""))
+        mcse = best.mcse * np.where(best.is_better, 1, np.sqrt(best.gain))
+        # Draws that have missed a tail agree too well.
+        counted = values.shape[0] * values.shape[1] * np.where(best.is_better, best.gain, 1)
+        mcse = np.fmax(mcse, np.where(mcse > 0, sd / np.sqrt(counted), 0))
+        is_known = (mcse > 0) & (np.ptp(values, axis=(0, 1)) > 0)
+        mcse = np.where(is_known, mcse, np.inf)
+        error = np.where(error > ROUNDING * np.abs(mean), error, np.inf)
+        other = np.where(best.is_better, best.mean, of_draws)
+        is_own = (error < mcse) | (is_alone & (error < np.inf))
+        beyond_errors = np.square(mean - other) - mcse**2 - error**2
+        variance = np.where(is_own, error, mcse) ** 2 + np.fmax(beyond_errors, 0)
+        gain = best.gain * best.mcse**2 / variance
+    return best._replace(
+        mean=np.where(is_own, mean, other),
+        mcse=np.where(variance < np.inf, np.sqrt(variance), np.nan),
+        gain=np.where(np.isfinite(gain) & (gain > 0), gain, 1),
+        is_better=is_own | best.is_better,
+        by=np.where(is_own, own.by, best.by),
+        sd=np.where(is_own, sd, np.nan),
+    )

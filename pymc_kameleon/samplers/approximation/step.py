@@ -1,0 +1,68 @@
+"""What the steps of all samplers by an approximation share.
+
+Symbols: as in moves.py.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from pymc_kameleon.core.arrays import copy_arrays
+from pymc_kameleon.core.history import History
+from pymc_kameleon.core.scaling import ScaleTuning, best_scale
+from pymc_kameleon.step.base import KameleonStep
+from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
+
+FIT_GROWTH = 1.2
+"""Factor by which the draws of tuning grow from one fit to the next."""
+
+MOST_MOVES = 2000
+"""Moves of tuning that a chain remembers, at most; of more, some that are evenly spaced."""
+
+
+class ApproximationStep(KameleonStep):
+    """A step whose parameters, tuning, state and work extend those of moves.py."""
+
+    kinds: ClassVar[tuple]  # what kinds of moves are called in a result
+    learned_tuning: ClassVar[tuple]  # fields of tuning that chains share
+    lacks = frozenset({"keep_adapting"})  # an approximation that follows the chain would bias it
+    needs_exact_logp = "its approximation is fitted to values that it takes to be exact"
+    learns = "both"
+    least_between_fits = 1  # draws
+
+    def _for_moves(self, d, n_tune):
+        """Return sizes of arrays, and values of fields, of parameters and of tuning."""
+        log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
+        sizes = {"d": d, "row": 2 * d + 2, "kinds": len(self.kinds)}
+        moves = History.empty(max(100, min(n_tune, MOST_MOVES)), sizes["row"])
+        shares = np.eye(len(self.kinds))[0]
+        parameters = {"log_scale": log_scale, "shares": shares}
+        return sizes, parameters, {"n": n_tune, "scale": scale, "moves": moves}
+
+    def _first_fit(self):
+        """Return the draw before which the approximation is fitted for the first time."""
+        return 1
+
+    def pauses(self):
+        """Return the draws of tuning before which the approximation is fitted anew."""
+        tune, end, ends = self.monitor.tune, self._first_fit(), []
+        while end < 0.9 * (tune - 1):
+            ends.append(end)
+            end = int(FIT_GROWTH * end) + self.least_between_fits
+        return [*ends, tune - 1] if tune > 1 else []
+
+    def adopt(self, learned):
+        """Take up what was learned, but for what this chain has learned alone since."""
+        names = [name for name in self.parameters._fields if name != "log_scale"]
+        copy_arrays(learned.parameters, self.parameters, names)
+        copy_arrays(learned.tuning, self.tuning, self.learned_tuning)
+        self.tuning.worth[:] -= learned.tuning.worth  # half of what that was then
+
+    def _learned(self):
+        own, labels = self.parameters, {"move": self.kinds}
+        return {
+            "scaling": Quantity((), np.exp(own.log_scale[0]), "Scale of the walk."),
+            "mean": Quantity((COORDINATE,), own.mean, "Of the posterior, about.", UNITS),
+            **covariance(own.factor, SHAPE_TEXT),
+            "shares": Quantity(("move",), own.shares, "Probabilities of moves.", labels=labels),
+        }

@@ -97,6 +97,7 @@ def expectation(dt, function, model=None):
     names = elements("the function", shape)
     warn_of_few_events(names, values, are_enough)
     sd = np.fmax(values.std(axis=(0, 1)), found.mcse * found.ess**0.5)  # of few draws it is less
+    sd[np.ptp(values, axis=(0, 1)) == 0] = 0  # it is 1e-17 of rounding
     warn_of_high_errors(names, sd, found.mcse, draws)
     if draws.should_be_corrected:
         warn_of(dt, names, values, r_hat, draws)

@@ -150,7 +150,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     else:
         labels = [f"{what} of {name}" for what in ("mean", "sd") for name in table.index]
         errors = table[["mcse_mean", "mcse_sd"]].to_numpy().T.ravel()
-        warn_of_high_errors(labels, np.tile(table["sd"], 2), errors, draws)
+        sd = np.where(constant, 0, table["sd"])  # it is 1e-17 of rounding
+        warn_of_high_errors(labels, np.tile(sd, 2), errors, draws)
     warn_of_few_events(list(table.index), values, is_approximate)
     if is_number:
         return table.round(round_to)

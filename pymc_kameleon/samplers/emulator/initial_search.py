@@ -149,6 +149,7 @@ class SearchWithEmulator(InitialSearch):
         """Go on from the best point by line searches and BFGS; return draws near its end."""
         step, s = self.step, self.step.parameters.s
         found = approach(logp, best.copy(), step.rng, self.budget(), self.is_rough)
+        self.note_all(found.rounds, len(found.logps))
         s.mean[:], s.factor[:] = found.x, found.factor
         step.monitor.climbing = found.climbing
         z = step.rng.standard_normal((N_GUIDED - 1, self.d))

@@ -68,7 +68,7 @@ def in_words(matrix, names):
 def explain_worth(worth, names):
     """Warn if moves by the emulator lead hardly anywhere."""
     own = mean_worth(worth)[BY_S]
-    if own > LEAST_WORTH:
+    if own > LEAST_WORTH or worth[BY_S, 1] == 0:
         return ""
     return (
         f"the emulator of {some(names)} does not come to predict: the mean squared jump of its "

@@ -161,8 +161,9 @@ class Way:
             return
         if self.informed:
             self.best.radius = LARGEST_RADIUS
+        self.maxima = [self.best]
         yield from self._climb(self.best)
-        self.maxima, self.n_climbs, self.best.n_came = [self.best], 1, 1
+        self.n_climbs, self.best.n_came = 1, 1
         yield from self._climb_again(MOST_STARTS, self._is_badly_fitted)
         if not self.best.arrived:
             yield from self._climb(self.best, to_the_end=True)
@@ -170,7 +171,8 @@ class Way:
         yield from self._look_at_images()
         self.has_looked = True
         predicts = self.informed or (yield from self._predicts_far_away())
-        yield from self._look_at_maxima()  # far points have taught more of s
+        if not self.informed:
+            yield from self._look_at_maxima()  # far points have taught more of s
         self.may_miss = not predicts or self._is_badly_fitted()
         if not predicts:
             self.best.n_came = max(self.best.n_came, 1)
@@ -343,7 +345,7 @@ class Way:
             logp = yield from self._evaluated(points)
             finite = logp > -np.inf
             walker.error = np.median(np.abs(logp - predicted)[finite]) if finite.any() else np.inf
-            gains = np.array([predicted.max(), logp.max()]) - walker.logp
+            gains = np.array([predicted[0], logp.max()]) - walker.logp
             self._note("climb", walker.radius, *gains)
             self._take(walker, points, logp, predicted[0] - walker.logp)
             walker.heights = (*walker.heights, walker.logp)
@@ -363,6 +365,8 @@ class Way:
     def settle(self):
         """End here: a climb that the budget has stopped may have come to more mass."""
         walker, self.climbing = self.climbing, None
+        if walker is not None:
+            self._learn()  # a climb knows its own evaluations alone
         if walker is not None and walker is not self.best:
             self._weigh([self.best, walker])
             if walker.mass > self.best.mass:
@@ -426,7 +430,7 @@ class Way:
         walker.arrived = has_ended or walker.n_small >= MOST_SMALL
         if is_right or gain > AS_FORESEEN * foreseen > 0:
             walker.radius = min(GROW * walker.radius, LARGEST_RADIUS)
-        elif not gain >= NOT_FORESEEN * foreseen:
+        elif not gain >= NOT_FORESEEN * max(foreseen, 0):
             walker.radius *= SHRINK
 
 
@@ -517,21 +521,27 @@ class SearchByEmulator(BatchSearch):
         own = self.step
         step.search.note_all(self._way.rounds, self.n)
         if self._draws is None:
-            self._way.settle()
-            best = self._way.best
-            arrived = best is not None and best.arrived
-            own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
-            if best is not None and best.error < MOST_ERROR:
-                own.tuning.found.climbs[:] = self._way.climbs_to_tell()
-            own.tuning.found.looked[0] = self._way.has_looked
-            if arrived:
-                s = own.parameters.s
-                s.mean[:], s.factor[:] = best.z, self._way.factor(best.z)
-            draws = learning.learn_s([own], self.rng, FIRST_LENGTHS, 0, self._way.modes())
-            self._draws = np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
+            with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
+                self._draws = self._settled(n)
         copy_arrays(own.parameters, step.parameters, ("s",))
         copy_arrays(own.tuning, step.tuning, OF_SEARCH)
         return self._draws
+
+    def _settled(self, n):
+        """Learn s and its shape from all evaluations; return the best point and draws of s."""
+        own, way = self.step, self._way
+        way.settle()
+        best, found = way.best, own.tuning.found
+        arrived = best is not None and best.arrived
+        own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
+        if best is not None and best.error < MOST_ERROR:
+            found.climbs[:] = way.climbs_to_tell()
+        found.looked[0] = way.has_looked
+        if arrived:
+            s = own.parameters.s
+            s.mean[:], s.factor[:] = best.z, way.factor(best.z)
+        draws = learning.learn_s([own], self.rng, FIRST_LENGTHS, 0, way.modes())
+        return np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
 
 
 def spread_of(prior):

@@ -232,7 +232,7 @@ def test_a_climb_that_is_cut_short_counts_if_it_is_better():
     way = way_by(Known(log_two, slope_of_two))
     going = way.go(np.array([-2.0, 0, 0]))
     points = next(going)
-    while len(way.maxima) == 0 or way.climbing is None:
+    while way.n_climbs == 0 or way.climbing is None:
         points = going.send(log_two(points))
     assert way.best.arrived
     assert way.best.z[0] < -1.9

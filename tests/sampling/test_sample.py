@@ -140,6 +140,7 @@ def test_draws_what_pm_sample_draws(row, model):
     assert set(theirs.children) <= set(ours.children)
     kept = {step.keeps.group} if step.statistics.kept else set()
     kept |= {"evaluations"} if type(step).__name__ == "BoxedEmulator" else set()
+    kept |= {"search"} if step.search.searches else set()
     assert set(ours.children) - set(theirs.children) == {"learned", "sampling_state"} | kept
     assert_same(ours, theirs, theirs.children)
     assert len(np.unique(ours["posterior"]["a"])) > 60

@@ -309,11 +309,10 @@ def learn_chain(s, starts, lengths, memory, rng):
 def log_mass(s, z, factor, rng):
     """Return the log mass of the mode of s with its maximum at z (d,), but for a constant.
 
-    `factor` is about that of the covariance there. The chain's shape is left as it was.
-
-    It is that of a normal with the covariance of draws, and their mean log s; draws that are higher
-    than z have left the mode. The curvature at z does not tell it: in many dimensions hardly a draw
-    is near.
+    The mass is that of a normal with the covariance of draws, and their mean log s. Draws that are
+    higher than z have left the mode. The curvature at z does not tell the mass: in many dimensions
+    hardly a draw is near. `factor` is one of the covariance at z, about. The chain's own shape is
+    left as it was.
     """
     shape = s.chain.mean, s.chain.factor, s.chain.leap, s.chain.most_leaps, s.chain.n_inner
     before = [part.copy() for part in shape]

@@ -1,32 +1,20 @@
 """Log masses of modes by chains, where the curvature at a maximum tells nothing."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 from scipy.special import gammaln
 from slow_chain import SlowChain
 
-from pymc_kameleon.approximation.chain import Approximation, log_mass
+from pymc_kameleon.approximation.chain import Approximation, Chain, log_mass
 
 D, NU = 12, 5
-
-
-class Shape(NamedTuple):
-    """The chain's own numbers."""
-
-    mean: np.ndarray
-    factor: np.ndarray
-    leap: np.ndarray
-    most_leaps: np.ndarray
-    n_inner: np.ndarray
 
 
 class OfT(Approximation):
     """A t density of ν degrees of freedom with this scale, 1 at its maximum, and more far away."""
 
     def __init__(self, scale, beyond=np.inf):
-        chain = Shape(np.zeros(D), scale * np.eye(D), *np.array([[0.3], [8], [1]]))
+        chain = Chain(np.zeros(D), scale * np.eye(D), *np.array([[0.3], [8], [1]]))
         super().__init__(None, chain, None, None, None)
         self.scale, self.beyond = scale, beyond
 

@@ -30,15 +30,13 @@ from pymc_kameleon.samplers.emulator.learning import (
     with_images,
 )
 from pymc_kameleon.samplers.emulator.mirrors import Images
+from pymc_kameleon.samplers.emulator.way import N_DESIGN
 
 MOST_POINTS = 450
 """Points that the emulator of a box is fitted to, at most."""
 
 STOPS_BY_OUTPUTS = 2000
 """Stops of the chain on s times outputs, at most: of many outputs, each takes longer."""
-
-ENOUGH_CALLS = 8
-"""Earlier calls of each box, and one for each input, from which no design is needed."""
 
 FAR_TOO_HIGH = -5.0
 """Median of log w below which s is high where nothing is known."""
@@ -147,7 +145,7 @@ class OutputsFit(Fit):
         return Images(step)
 
     def knows_enough(self, step):
-        """Whether earlier runs have called each box often enough for an emulator."""
+        """Whether each box had the calls of a design, and one more for each of its inputs."""
         reused, boxes = step.tuning.reused, self.structure.boxes
         calls = [np.count_nonzero(reused[:, 0] == b) for b in range(len(boxes))]
-        return bool(np.all(calls >= ENOUGH_CALLS + boxes[:, 0]))
+        return bool(np.all(calls >= N_DESIGN + boxes[:, 0]))

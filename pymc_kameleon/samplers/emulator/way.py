@@ -124,8 +124,8 @@ class Way:
     The search is `informed` where earlier runs have called the boxes often enough, and asks for
     `n_each` points in a round.
 
-    The `best` Walker is the best of those that have arrived, or the first one; `climbing` is the
-    one under way, `maxima` are where walkers have come, `n_begun`, `n_starts` and `n_climbs` are
+    The `best` Walker is the one of most mass, at first the only one; `climbing` is the one under
+    way, `maxima` are where walkers have come, `n_begun`, `n_starts` and `n_climbs` are
     how many have begun, from starts of their own, and arrived.
     """
 
@@ -170,8 +170,9 @@ class Way:
         yield from self._look_at_maxima()
         yield from self._look_at_images()
         self.has_looked = True
-        predicts = self.informed or (yield from self._predicts_far_away())
+        predicts = self.informed
         if not self.informed:
+            predicts = yield from self._predicts_far_away()
             yield from self._look_at_maxima()  # far points have taught more of s
         self.may_miss = not predicts or self._is_badly_fitted()
         if not predicts:
@@ -365,9 +366,10 @@ class Way:
     def settle(self):
         """End here: a climb that the budget has stopped may have come to more mass."""
         walker, self.climbing = self.climbing, None
-        if walker is not None:
-            self._learn()  # a climb knows its own evaluations alone
-        if walker is not None and walker is not self.best:
+        if walker is None:
+            return
+        self._learn()  # a climb knows its own evaluations alone
+        if walker is not self.best:
             self._weigh([self.best, walker])
             if walker.mass > self.best.mass:
                 self.maxima.append(walker)

@@ -94,15 +94,6 @@ def test_a_run_by_it_finds_the_posterior_and_corrects_averages(step, run):
     assert (table["gain"] > 2).all()
 
 
-def test_a_run_on_a_banana_is_right():
-    """Which no quadratic is: averages are corrected less, and no mode of it is missed."""
-    step = QuadraticMetropolis(model=BANANA.build())
-    dt = sample(step, tune=200, draws=500, chains=4)
-    table = pk.summary(dt, model=step.model, round_to="none")
-    assert (np.abs(table["mean"]) < 4.5 * table["mcse_mean"]).all()
-    assert (np.abs(table["mean"]) < 0.4 * np.array([2, 3])).all()
-
-
 def test_the_same_seed_draws_the_same_and_a_run_goes_on(step, run):
     part = sample(step, **OPTIONS | {"draws": 15})
     assert_same(resume(part, step.model, 25), run, DRAWN)

@@ -11,7 +11,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.samplers.approximation import learning
 from pymc_kameleon.samplers.approximation.fit import Evaluated
 
-NORMAL, BANANA = TARGETS["normal"], TARGETS["banana"]
+NORMAL = TARGETS["normal"]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,8 @@
 Source: Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo (2011).
 
 Each transition draws a momentum, a length of the leap, ε times 0.7 to 1.3, and a number of leaps, 1
-to `most_leaps`. So it is reversible with respect to s. The chain stops after every M transitions, R
+to `most_leaps`. Where there are several modes, some transitions are to a draw of their mixture
+(modes.py). So each is reversible with respect to s. The chain stops after every M transitions, R
 times. One of its stops, drawn beforehand, is proposed. So on average all stops have the
 distribution of the proposal.
 
@@ -25,6 +26,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from pymc_kameleon.approximation.linalg import cholesky
+from pymc_kameleon.approximation.modes import Mode, Modes, draw_of_modes, log_of_modes
 from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.jit import cached_jit, jit
 from pymc_kameleon.core.linalg import (
@@ -40,6 +42,9 @@ from pymc_kameleon.core.target import Target
 
 LEAP_RANGE = 0.3
 """Share of ε by which it varies, so that no trajectory comes back to where it began."""
+
+JUMP_SHARE = 0.3
+"""Share of transitions from one mode to another, or to a mirror image, if there are any."""
 
 LARGEST_CHANGE = 50.0
 """Range of log s − ½|p|² at which a trajectory is rejected; so is its reverse."""
@@ -63,6 +68,7 @@ class Chain(NamedTuple):
     leap: floats(1)  # ε
     most_leaps: integers(1)
     n_inner: integers(1)  # M
+    modes: Modes
 
 
 class Density(NamedTuple):
@@ -108,7 +114,9 @@ def x_of(shape, u, x):
 @jit(inlined=False)
 def chain_step(log_density, jump, density, chain, at, log_s, rng):
     """Move at.u by one transition on s; return log s there, and α, which is NaN for a jump."""
-    log_ratio = jump(density, at, rng)
+    log_ratio = jump_of_modes(chain, at, rng)
+    if np.isnan(log_ratio):
+        log_ratio = jump(density, at, rng)
     if not np.isnan(log_ratio):
         log_s_v = log_density(density, at.v, at.slope_v)
         return accept_v(at, log_s, log_s_v, log_ratio + log_s_v - log_s, rng), np.nan
@@ -135,6 +143,19 @@ def chain_step(log_density, jump, density, chain, at, log_s, rng):
         if np.isnan(log_ratio) or largest - least > LARGEST_CHANGE:
             return log_s, 0.0
     return accept_v(at, log_s, log_s_v, log_ratio, rng), np.exp(min(0.0, log_ratio))
+
+
+@jit
+def jump_of_modes(chain, at, rng):
+    """Propose a draw of the mixture of modes, if there is one, at some of the transitions."""
+    if chain.modes.n_modes[0] == 0 or rng.random() >= JUMP_SHARE:
+        return np.nan
+    z, scratch = at.momentum, at.slope_v
+    x_of(chain, at.u, z)
+    log_ratio = log_of_modes(chain.modes, z, scratch)
+    draw_of_modes(chain.modes, z, scratch, rng)
+    u_of(chain, z, at.v)
+    return log_ratio - log_of_modes(chain.modes, z, scratch)
 
 
 @jit
@@ -306,10 +327,10 @@ def learn_chain(s, starts, lengths, memory, rng):
     return sample
 
 
-def log_mass(s, z, factor, rng):
-    """Return the log mass of the mode of s with its maximum at z (d,), but for a constant.
+def mode_at(s, z, factor, rng):
+    """Return the Mode of s with its maximum at z (d,).
 
-    The mass is that of a normal with the covariance of draws, and their mean log s. Draws that are
+    Its mass is that of a normal with the covariance of draws, and their mean log s. Draws that are
     higher than z have left the mode. The curvature at z does not tell the mass: in many dimensions
     hardly a draw is near. `factor` is one of the covariance at z, about. The chain's own shape is
     left as it was.
@@ -319,10 +340,11 @@ def log_mass(s, z, factor, rng):
     s.chain.mean[:], s.chain.factor[:] = z, factor
     draws = learn_chain(s, z[None], FIRST_LENGTHS, 0, rng)
     log_s, _ = s.values(np.vstack([z, draws]))
-    log_volume = np.log(np.diag(s.chain.factor)).sum()
+    logp = np.minimum(log_s[1:], log_s[0]).mean() + z.size / 2
+    mode = Mode(s.chain.mean.copy(), s.chain.factor.copy(), logp)
     for part, old in zip(shape, before, strict=True):
         part[:] = old
-    return np.minimum(log_s[1:], log_s[0]).mean() + log_volume
+    return mode
 
 
 def tune_leap(chain, accept_prob):

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import floats, integers
+from pymc_kameleon.approximation.chain import Chain
+from pymc_kameleon.core.arrays import extended, floats, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     copy,
@@ -52,18 +53,9 @@ class Mirrors(NamedTuple):
     n_products: integers(1)  # these, and further products of them
 
 
-class Emulated(NamedTuple):
-    """What defines s, and a chain on it."""
-
-    structure: Structure
-    emulator: Emulator
-    mean: floats("d")  # μ
-    factor: floats("d", "d")  # L
-    radius: floats(1)  # r
-    leap: floats(1)  # ε of the leapfrog
-    most_leaps: integers(1)
-    n_inner: integers(1)  # M
-    mirrors: Mirrors
+Emulated = extended(  # what defines s, and a chain on it
+    "Emulated", Chain, structure=Structure, emulator=Emulator, radius=floats(1), mirrors=Mirrors
+)
 
 
 class DensityScratch(NamedTuple):

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 
 from pymc_kameleon.approximation.chain import (
+    JUMP_SHARE,
     Approximation,
     Density,
     Trajectory,
@@ -35,9 +36,6 @@ from pymc_kameleon.samplers.emulator.density import (
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure, emulate
 from pymc_kameleon.step.messages import say_if_compiling
 
-MIRROR_SHARE = 0.3
-"""Share of transitions that go to a mirror image, if there are any."""
-
 
 @jit
 def log_emulated_model(density, u, gradient):
@@ -49,7 +47,7 @@ def log_emulated_model(density, u, gradient):
 def mirror_jump(density, at, rng):
     """Propose the image of at.u under one of the maps, at some of the transitions."""
     emulated = density.s
-    if emulated.mirrors.n_maps[0] == 0 or rng.random() >= MIRROR_SHARE:
+    if emulated.mirrors.n_maps[0] == 0 or rng.random() >= JUMP_SHARE:
         return np.nan
     k = int(rng.random() * emulated.mirrors.n_maps[0])
     x_of(emulated, at.u, at.momentum)

@@ -30,9 +30,10 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from pymc_kameleon.approximation.batches import BatchSearch
-from pymc_kameleon.approximation.chain import FIRST_LENGTHS, log_mass
+from pymc_kameleon.approximation.chain import FIRST_LENGTHS, mode_at
 from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra
+from pymc_kameleon.approximation.modes import MOST_MODES, NEGLIGIBLE_MASS, Mode, mix
 from pymc_kameleon.approximation.rounds import Rounds
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation import learning
@@ -58,9 +59,6 @@ are predicted, ρ grows."""
 
 MOST_ERROR = 10.0
 """Median error of predicted log-densities at the end of the way, from which it is gone again."""
-
-NEGLIGIBLE_MASS = np.log(1000)
-"""How far below the largest log mass a mode is neglected: it has less than a thousandth of it."""
 
 N_STARTS, MOST_MAXIMA, NEW_RADIUS, MOST_LOOKS = 24, 4, 0.3, 4
 """Draws of the prior from which other maxima of s are looked for; how many of these are evaluated
@@ -112,14 +110,19 @@ class Walker:
     since: int = 0  # the evaluations before these are not its own
     heights: tuple = ()  # its log-densities at the ends of rounds
     n_came: int = 0  # climbs from starts of their own that came here
-    mass: float = 0.0  # log of that of s here, but for a constant
+    mode: Mode = None  # of s here, if there are several walkers
+
+    @property
+    def mass(self):
+        """Log of the mass of s here, but for a constant; 0 if nobody has asked."""
+        return self.mode.mass if self.mode else 0.0
 
 
 class Way:
     """The search for the posterior, as generators that yield points and are sent log-densities.
 
     `learn` fits the emulator to the newest n evaluations; `unpredicted` is how far it is off at n
-    of them, `misfit` χ² at the best point, and of how many outputs; `mass` is the log mass of s
+    of them, `misfit` χ² at the best point, and of how many outputs; `mode` is the Mode of s
     about a point, where its covariance has about this factor. Of `prior` there are draws (n, d).
     The search is `informed` where earlier runs have called the boxes often enough, and asks for
     `n_each` points in a round.
@@ -137,13 +140,13 @@ class Way:
         rng,
         unpredicted,
         misfit,
-        mass,
+        mode,
         informed=False,
         images=None,
         n_each=2,
     ):
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
-        self.unpredicted, self.misfit, self.mass = unpredicted, misfit, mass
+        self.unpredicted, self.misfit, self.mode = unpredicted, misfit, mode
         self.informed = informed
         self.images, self.n_each = images, n_each
         self.spread, self.seen, self.highest = spread_of(prior), [], -np.inf
@@ -231,7 +234,7 @@ class Way:
             is_new = np.linalg.norm(away, axis=1).min() > SAME_PLACE
             if not (is_new and log_s[k] > own[0] - behind):
                 continue
-            if all(self._dip(found[k], z) > self.near for z in (self.best.z, *chosen)):
+            if self._is_apart(found[k], [self.best.z, *chosen]):
                 chosen.append(found[k])
         return np.array(chosen[:MOST_MAXIMA])
 
@@ -306,7 +309,7 @@ class Way:
             if dip <= self.near and abs(place.mass - walker.mass) < NEGLIGIBLE_MASS:
                 if walker.mass > place.mass:
                     place.z, place.logp, place.error = walker.z, walker.logp, walker.error
-                    place.arrived, place.mass = walker.arrived, walker.mass
+                    place.arrived, place.mode = walker.arrived, walker.mode
                 walker = place
                 break
         else:
@@ -376,20 +379,24 @@ class Way:
                 self.best = walker
 
     def modes(self):
-        """Return the distinct maxima (k, d) that are not negligible, the one of most mass first."""
+        """Return places of distinct modes that are not negligible, and these and images (k, d)."""
         self._weigh(self.maxima)
-        places, found = sorted(self.maxima, key=lambda place: -place.mass), []
-        for place in places:
-            if places[0].mass - place.mass < NEGLIGIBLE_MASS:
-                for z in self._with_images(place.z):
-                    if all(self._dip(z, other) > self.near for other in found):
-                        found.append(z)
-        return np.array(found)
+        places, found = [], []
+        for place in sorted(self.maxima, key=lambda place: -place.mass)[:MOST_MODES]:
+            if self._is_apart(place.z, found) and (
+                not places or places[0].mass - place.mass < NEGLIGIBLE_MASS
+            ):
+                places.append(place)
+                found += [z for z in self._with_images(place.z) if self._is_apart(z, found)]
+        return places, np.array(found)
+
+    def _is_apart(self, z, others):
+        return all(self._dip(z, other) > self.near for other in others)
 
     def _weigh(self, walkers):
-        """Compute the log mass of s where walkers are, if there are several."""
+        """Find the modes of s where walkers are, if there are several."""
         for one in walkers if len(walkers) > 1 else ():
-            one.mass = self.mass(one.z, self.factor(one.z))
+            one.mode = self.mode(one.z, self.factor(one.z))
 
     def factor(self, z):
         """Return a factor of the covariance that the curvature of log s leaves at z (d, d)."""
@@ -491,7 +498,7 @@ class SearchByEmulator(BatchSearch):
             self.rng,
             lambda n: fit.unpredicted(step, self._density, n),
             lambda: fit.misfit(step),
-            self._mass,
+            self._mode,
             fit.knows_enough(step),
             fit.images(step),
             np.clip(step.max_concurrent, 2, MOST_AT_ONCE),
@@ -503,9 +510,9 @@ class SearchByEmulator(BatchSearch):
         """Median error of the log-densities that were predicted last, near the best point."""
         return np.inf if self._way.best is None else self._way.best.error
 
-    def _mass(self, z, factor):
+    def _mode(self, z, factor):
         with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-            return log_mass(self._density, z, factor, self.rng)
+            return mode_at(self._density, z, factor, self.rng)
 
     def go_on(self, logp, budget, most):
         """Evaluate until the way ends, or the budget is spent: of each climb, and of all."""
@@ -542,7 +549,10 @@ class SearchByEmulator(BatchSearch):
         if arrived:
             s = own.parameters.s
             s.mean[:], s.factor[:] = best.z, way.factor(best.z)
-        draws = learning.learn_s([own], self.rng, FIRST_LENGTHS, 0, way.modes())
+        places, maxima = way.modes()
+        shares = np.exp([place.mass - places[0].mass for place in places])
+        mix(own.parameters.s.modes, [place.mode for place in places], shares / shares.sum())
+        draws = learning.learn_s([own], self.rng, FIRST_LENGTHS, 0, maxima)
         return np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.samplers.surrogate import learning, modes, problems
 from pymc_kameleon.samplers.surrogate.active.search import (
@@ -29,7 +30,6 @@ from pymc_kameleon.samplers.surrogate.look import (
     look_for_modes,
     most_of_look,
 )
-from pymc_kameleon.samplers.surrogate.modes import Mode
 from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.monitor import NO_LIMIT
 from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, draw_near

@@ -13,7 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.approximation.linalg import lower_of
-from pymc_kameleon.samplers.surrogate.modes import LEAST_MASS, Mode
+from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
 from pymc_kameleon.step.warm_start.approach import (
     ARMIJO,
     DIFFERENCE_STEP,
@@ -87,7 +87,7 @@ def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
             if mode is None or any(one.holds(mode.mean) for one in known):
                 continue
             known.append(mode)
-            if mode.mass > max(one.mass for one in known) + LEAST_MASS:
+            if mode.mass > max(one.mass for one in known) - NEGLIGIBLE_MASS:
                 new.append(mode)
                 search.left += int(EXTRA * most) if len(new) <= MOST_EXTRAS else 0
                 searches.append(own)

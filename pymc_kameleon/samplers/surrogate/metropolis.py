@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.approximation.chain import u_of, x_of
+from pymc_kameleon.approximation.modes import draw_of_modes, log_of_modes
 from pymc_kameleon.approximation.records import MOST_REMEMBERED
 from pymc_kameleon.core.arrays import allocate, bools, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
@@ -26,7 +27,7 @@ from pymc_kameleon.samplers.surrogate.density import log_surrogate
 from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.evaluations import Reused, dataset_of, reused_by
 from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
-from pymc_kameleon.samplers.surrogate.modes import Found, draw_of_modes, log_of_modes
+from pymc_kameleon.samplers.surrogate.modes import Found
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
 from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_chain
 from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps

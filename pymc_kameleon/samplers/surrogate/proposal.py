@@ -3,6 +3,7 @@
 Symbols: as in metropolis.py.
 """
 
+from pymc_kameleon.approximation.modes import Modes
 from pymc_kameleon.core.arrays import extended, floats, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
@@ -12,7 +13,6 @@ from pymc_kameleon.samplers.approximation import moves
 from pymc_kameleon.samplers.approximation.moves import log_t, reference_from, walk_from
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate
 from pymc_kameleon.samplers.surrogate.learning import MOST_LOOKS
-from pymc_kameleon.samplers.surrogate.modes import Modes
 
 Parameters = extended(
     "Parameters",

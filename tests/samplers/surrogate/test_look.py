@@ -9,8 +9,8 @@ from models import Counting, black_box
 from runs import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
+from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.samplers.surrogate import initial_search, look, modes
-from pymc_kameleon.samplers.surrogate.modes import Mode
 
 FAR = np.array([9.0, 12.0])
 """Of the other mode, which has a third of the mass, from the first one, at the initial point."""

@@ -228,13 +228,14 @@ class Way:
         found = np.array([maximum(self.density, z, self.spread)[0] for z in starts])
         log_s, _ = self.density.values(found)
         own, _ = self.density.values(self.best.z[None])
+        known = [z for one in self.maxima for z in self._with_images(one.z)]
         chosen = []
         for k in np.argsort(-log_s, kind="stable"):
             away = (np.array([*self.seen, *chosen]) - found[k]) / self.spread
             is_new = np.linalg.norm(away, axis=1).min() > SAME_PLACE
             if not (is_new and log_s[k] > own[0] - behind):
                 continue
-            if self._is_apart(found[k], [self.best.z, *chosen]):
+            if self._is_apart(found[k], [*known, *chosen]):
                 chosen.append(found[k])
         return np.array(chosen[:MOST_MAXIMA])
 

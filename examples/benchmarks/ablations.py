@@ -28,6 +28,7 @@ from problems import CASES, Case, Problem, kept, known_quantiles
 from simulators import MODELS, reference
 
 import pymc_kameleon as pk
+from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.samplers.emulator import way
 
 BUDGETS = 150, 300, 1000
@@ -176,9 +177,9 @@ def nothing(*args):
 
 
 def by_curvature(s, z, factor, rng):
-    """Return the log mass by the curvature at z, of which this is a factor."""
+    """Return the Mode by the curvature at z, of which this is a factor."""
     [log_s], _ = s.values(z[None])
-    return log_s + np.log(np.diag(factor)).sum()
+    return Mode(z, factor, log_s)
 
 
 def only_maximum(search, walker):
@@ -201,7 +202,7 @@ RULES = {
     ),
     "masses by chains": Rule(
         "a mode of next to no mass is not taken for the posterior",
-        {f"{WAY}.log_mass": by_curvature},
+        {f"{WAY}.mode_at": by_curvature},
     ),
     "other maxima": Rule("other modes are found", {f"{WAY}.Way._look_at_maxima": no_evaluation}),
     "steps by mass": Rule(
@@ -210,9 +211,10 @@ RULES = {
     ),
     "bad fits": Rule("a local mode is left", {f"{WAY}.BADLY_FITTED": (np.inf, np.inf)}),
     "progress": Rule("a slow climb is left", {f"{WAY}.LEAST_PROGRESS": -np.inf}),
-    "far points": Rule(
+    "draws of the prior": Rule(
         "so is a mode among others", {f"{WAY}.Way._predicts_far_away": no_evaluation}
     ),
+    "jumps": Rule("chains on s go from mode to mode", {"approximation.modes.MOST_MODES": 1}),
     "images": Rule("mirrored modes are found", {f"{WAY}.Way._look_at_images": no_evaluation}),
     "directions": Rule(
         "few directions among many inputs matter",

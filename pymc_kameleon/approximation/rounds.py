@@ -19,7 +19,7 @@ DECISIONS = {
     "climb again": "a point was much higher than predicted",
     "other maxima": "maxima of the emulated posterior that may be other modes",
     "mirror images": "mirror images of the best point",
-    "far points": "points far from the best one, to see whether the emulator predicts them",
+    "draws of the prior": "to see whether the emulator predicts them",
     "informative points": "points that tell most about the posterior",
     "line searches": "points along each coordinate",
     "quadratic fit": "points to which a quadratic was fitted",

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 from scipy.stats import multivariate_normal, multivariate_t
+from slow_modes import SlowModes
 
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.approximation.moves import SHORT_SHARE, SHORTEST_STEP
@@ -1070,10 +1071,7 @@ class SurrogateChain:
         self.mean, self.factor = parameters.mean, np.tril(parameters.factor)
         self.scale = np.exp(parameters.log_scale[0])
         self.angle, self.reference_share = parameters.angle[0], parameters.reference_share[0]
-        n, shares, means, factors = parameters.modes
-        covariances = [factor @ factor.T for factor in map(np.tril, factors[: n[0]])]
-        self.modes = list(zip(shares, means, covariances, strict=False))
-        self.factors = [np.tril(factor) for factor in factors]
+        self.modes = SlowModes(parameters.modes)
 
     def walk(self, u, scale, rng):
         """Propose from a mixture of normals about u: half of them of log-uniform scale."""
@@ -1090,18 +1088,6 @@ class SurrogateChain:
             g = rng.standard_gamma((nu + d) / 2) * 2 / (nu + u @ u)
             cosine = np.cos(self.angle)
         return cosine * u + np.sin(self.angle) * rng.standard_normal(d) / np.sqrt(g)
-
-    def draw_of_modes(self, rng):
-        """Return x from the mixture of t's with 5 degrees of freedom."""
-        k = np.searchsorted(np.cumsum([w for w, *_ in self.modes]), rng.random(), side="right")
-        g = rng.standard_gamma(2.5) / 2.5
-        mean = self.modes[k][1]
-        return mean + self.factors[k] @ (rng.standard_normal(mean.size) / np.sqrt(g))
-
-    def log_of_modes(self, x):
-        """Log of its density, but for a constant."""
-        logs = [np.log(w) + multivariate_t.logpdf(x, m, c, 5) for w, m, c in self.modes]
-        return special.logsumexp(logs)
 
     def inner_chain(self, u, power, rng):
         """Return the end of a chain of Metropolis-Hastings steps on a power of s."""
@@ -1122,10 +1108,10 @@ class SurrogateChain:
         kind = np.searchsorted(np.cumsum(self.shares), rng.random(), side="right")
         if kind == 0:
             v, log_hastings = self.walk(u, self.scale, rng), 0.0
-        elif kind == 1 and self.modes:
-            y = self.draw_of_modes(rng)
+        elif kind == 1 and self.modes.n > 0:
+            y = self.modes.draw(rng)
             v = np.linalg.solve(self.factor, y - self.mean)
-            log_hastings = self.log_of_modes(x) - self.log_of_modes(y)
+            log_hastings = self.modes.log_density(x) - self.modes.log_density(y)
         elif kind == 1:
             v = self.reference(u, rng)
             log_hastings = self.s.log_t(u) - self.s.log_t(v)

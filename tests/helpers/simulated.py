@@ -8,9 +8,9 @@ import pytensor.tensor as pt
 from slow_chain import SlowChain
 
 import pymc_kameleon as pk
-from pymc_kameleon.approximation.chain import LEAP_RANGE
+from pymc_kameleon.approximation.chain import JUMP_SHARE, LEAP_RANGE
 from pymc_kameleon.samplers.emulator import fit
-from pymc_kameleon.samplers.emulator.inner_chain import MIRROR_SHARE, EmulatedDensity
+from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 
 
 def simulator(function):
@@ -201,7 +201,7 @@ def slow_chain(emulated, log_s):
     mean, factor = emulated.mean, np.tril(emulated.factor)
 
     def jump(u, rng):
-        if len(maps) and rng.random() < MIRROR_SHARE:
+        if len(maps) and rng.random() < JUMP_SHARE:
             image = maps[int(rng.random() * len(maps))] @ (mean + factor @ u)
             return np.linalg.solve(factor, image - mean), 0.0
 

@@ -1,8 +1,9 @@
 """The chain on an approximation s, in plain numpy, with the random numbers of the compiled one."""
 
 import numpy as np
+from slow_modes import SlowModes
 
-from pymc_kameleon.approximation.chain import FIRST_STOPS, LEAP_RANGE
+from pymc_kameleon.approximation.chain import FIRST_STOPS, JUMP_SHARE, LEAP_RANGE
 
 
 class SlowChain:
@@ -16,11 +17,18 @@ class SlowChain:
         self.log_s, self.jump = log_s, jump
         self.mean, self.factor = chain.mean, np.tril(chain.factor)
         self.leap, self.most_leaps = chain.leap[0], chain.most_leaps[0]
-        self.n_inner = chain.n_inner[0]
+        self.n_inner, self.modes = chain.n_inner[0], SlowModes(chain.modes)
+
+    def jump_of_modes(self, u, rng):
+        """Return a draw of the mixture of modes, if there is one, and the log of its ratio."""
+        if self.modes.n > 0 and rng.random() < JUMP_SHARE:
+            before, z = self.mean + self.factor @ u, self.modes.draw(rng)
+            log_ratio = self.modes.log_density(before) - self.modes.log_density(z)
+            return np.linalg.solve(self.factor, z - self.mean), log_ratio
 
     def transition(self, u, rng):
         """Return where a transition leads, and its α: NaN of a jump."""
-        if (jumped := self.jump(u, rng)) is not None:
+        if (jumped := self.jump_of_modes(u, rng) or self.jump(u, rng)) is not None:
             v, log_ratio = jumped
             change = log_ratio + self.log_s(v)[0] - self.log_s(u)[0]
             return (v if -rng.standard_exponential() < change else u), np.nan

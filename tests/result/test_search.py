@@ -21,7 +21,7 @@ def test_rounds_are_noted_and_told():
     rounds.end("converged")  # nothing yet
     other.note(8, -9.0, "design")
     other.note(10, -3.0, "climb", 1.0, 5.0, 6.0)
-    other.note(10, -3.0, "far points")  # which has evaluated nothing
+    other.note(10, -3.0, "draws of the prior")  # which has evaluated nothing
     other.end("converged")
     rounds.note(2, -4.0, "design")
     rounds += [one._replace(evaluations=2 + one.evaluations) for one in other]
@@ -72,7 +72,7 @@ SEARCHES = {
         pk.SurrogateMetropolis.options(expensive=True),
         {"design", "converged", "informative points"},
     ),
-    "EmulatorMetropolis": (pk.EmulatorMetropolis, {"design", "converged", "far points"}),
+    "EmulatorMetropolis": (pk.EmulatorMetropolis, {"design", "converged", "draws of the prior"}),
 }
 
 

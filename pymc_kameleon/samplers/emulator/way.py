@@ -10,11 +10,10 @@ does not. In the neck of a funnel π has no bound, and hardly any mass, so where
 are compared by their mass.
 
 The way may end in a local mode. So log s is maximised from draws of the prior, and what may be
-another mode is evaluated, as are mirror images of the best place (mirrors.py), and some points far
-away. Where the emulator does not predict these, or the best place does not fit the
-data, the search climbs from other starts, with evaluations of their own alone, until enough climbs
-have come to the best place. A climb that gains little is left, and resumed if no other one comes
-higher.
+another mode is evaluated, as are mirror images of the best place (mirrors.py), and some draws of
+the prior. Where the emulator does not predict these, or the best place does not fit the data, the
+search climbs from other starts, with evaluations of their own alone, until enough climbs have come
+to the best place. A climb that gains little is left, and resumed if no other one comes higher.
 
 Generators ask for points and are sent their log-densities.
 
@@ -70,11 +69,10 @@ SAME_PLACE = 0.02
 ON_LINE = 21
 """Points of a line between two maxima, on which a dip of log s is looked for."""
 
-N_FAR, FAR_SHARE, UNPREDICTED, MOST_FAR = 6, 0.5, 0.35, 3
-"""Points far away that are evaluated at a time; how far they are from the best one, as a share of
-the way to draws of the prior; the error of their outputs, relative to how much these change, from
-which the emulator does not predict them; and after so many times, in which it has learned from
-those before, it may miss a mode."""
+N_FAR, UNPREDICTED, MOST_FAR = 6, 0.35, 3
+"""Draws of the prior that are evaluated at a time; the error of their outputs, relative to how much
+these change, from which the emulator does not predict them; and after so many times, in which it
+has learned from those before, it may miss a mode."""
 
 BADLY_FITTED = 3.0, 10.0
 """χ² at the best place from which it does not fit the data: times the number of outputs, and plus.
@@ -176,7 +174,7 @@ class Way:
         predicts = self.informed
         if not self.informed:
             predicts = yield from self._predicts_far_away()
-            yield from self._look_at_maxima()  # far points have taught more of s
+            yield from self._look_at_maxima()  # these draws have taught more of s
         self.may_miss = not predicts or self._is_badly_fitted()
         if not predicts:
             self.best.n_came = max(self.best.n_came, 1)
@@ -195,13 +193,12 @@ class Way:
                 self.n_climbs += 1
 
     def _predicts_far_away(self):
-        """Whether the emulator predicts points far away, after it has learned from some."""
+        """Whether the emulator predicts draws of the prior, after it has learned from some."""
         for _ in range(MOST_FAR):
             self._learn()
-            draws = self.prior[self.rng.choice(len(self.prior), N_FAR)]
             highest = self.highest
-            yield from self._evaluated(self.best.z + FAR_SHARE * (draws - self.best.z))
-            self._note("far points")
+            yield from self._evaluated(self.prior[self.rng.choice(len(self.prior), N_FAR)])
+            self._note("draws of the prior")
             if self.highest > highest:
                 return False
             if not self.unpredicted(N_FAR) > UNPREDICTED:

@@ -12,6 +12,7 @@ from simulated import (
     set_mirrors,
     slow_chain,
 )
+from slow_modes import SlowModes, set_modes
 
 import pymc_kameleon as pk
 
@@ -32,23 +33,24 @@ def step():
 EXCHANGE, REVERSAL = np.eye(2)[::-1], np.diag([-1.0, 1.0])
 
 
-def set_shape(emulated, leap=0.5, most_leaps=4, maps=()):
+def set_shape(emulated, leap=0.5, most_leaps=4, maps=(), n_modes=0):
     emulated.mean[:], emulated.factor[:] = [0.2, 0.1], [[0.9, 0], [0.4, 0.7]]
     emulated.radius[0], emulated.leap[0], emulated.most_leaps[0] = np.inf, leap, most_leaps
     set_mirrors(emulated, maps)
+    set_modes(emulated.modes, n_modes)
 
 
 # ---- by hand --------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("maps", [[], [EXCHANGE, REVERSAL]])
+@pytest.mark.parametrize(("maps", "n_modes"), [([], 0), ([EXCHANGE, REVERSAL], 0), ([], 2)])
 @pytest.mark.parametrize(("leap", "most_leaps"), [(0.5, 5), (1.5, 3), (30.0, 2)])
-def test_transitions_by_hand(step, leap, most_leaps, maps):
-    """With arbitrary emulators, a wall, trajectories that are given up, and mirror images."""
+def test_transitions_by_hand(step, leap, most_leaps, maps, n_modes):
+    """With arbitrary emulators, a wall, trajectories that are given up, and jumps."""
     emulated = step.parameters.s
     make_arbitrary(emulated.emulator)
-    set_shape(emulated, leap, most_leaps, maps)
+    set_shape(emulated, leap, most_leaps, maps, n_modes)
     emulated.radius[0] = 1.5
     density = density_of(step)
 
@@ -59,18 +61,18 @@ def test_transitions_by_hand(step, leap, most_leaps, maps):
     by_hand, rng = slow_chain(emulated, log_s), np.random.default_rng(4)
     z = np.random.default_rng(3).standard_normal((4, 2))
     places, found_log_s, accept_prob = density.chains(z, 8, np.random.default_rng(4))
-    n_moves = n_images = 0
+    n_moves = n_jumps = 0
     for k, u in enumerate(density.u_of(z)):
         for i in range(8):
             new, alpha = by_hand.transition(u, rng)
-            is_image = np.isnan(alpha)
-            n_images += is_image and new is not u
-            n_moves, u = n_moves + (new is not u and not is_image), new
+            is_jump = np.isnan(alpha)
+            n_jumps += is_jump and new is not u
+            n_moves, u = n_moves + (new is not u and not is_jump), new
             np.testing.assert_allclose(places[i, k], density.z_of(u), rtol=1e-6, atol=1e-8)
             assert accept_prob[i, k] == pytest.approx(alpha, rel=1e-5, abs=1e-300, nan_ok=True)
             assert found_log_s[i, k] == pytest.approx(log_s(u)[0], rel=1e-7)
     assert (n_moves > 5) == (leap < 10)
-    assert (n_images > 2) == (len(maps) > 0)
+    assert (n_jumps > 0) == (len(maps) + n_modes > 0)
 
 
 def test_where_s_is_nothing_a_chain_stays(step):
@@ -139,6 +141,25 @@ def test_draws_of_s_stay_draws_of_s(linear, maps, is_exact):
 
     assert (invariance_p_value(transform, NORMAL) > 1e-3) == is_exact
     assert 0.3 < share[0] < 0.95
+
+
+def test_so_they_do_where_chains_jump_between_modes(linear):
+    """Whatever the mixture; not so if its density does not count."""
+    set_shape(linear.chain, leap=1.3, most_leaps=3, n_modes=2)
+    slow, rng = SlowModes(linear.chain.modes), np.random.default_rng(6)
+
+    def transform(z):
+        places, _, accept_prob = linear.chains(z, 3, rng)
+        assert 0.2 < np.isnan(accept_prob).mean() < 0.4  # jumps
+        return places[-1]
+
+    def broken(z):
+        drawn = np.array([slow.draw(rng) for _ in z])
+        log_ratio = linear.values(drawn)[0] - linear.values(z)[0]
+        return np.where((np.log(rng.random(len(z))) < log_ratio)[:, None], drawn, z)
+
+    assert invariance_p_value(transform, NORMAL) > 1e-3
+    assert invariance_p_value(broken, NORMAL) < 1e-3
 
 
 @pytest.mark.parametrize(

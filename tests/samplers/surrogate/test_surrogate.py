@@ -11,7 +11,7 @@ import reference
 from invariance import TARGETS, invariance_p_value, log_banana, moved_fast, tuned
 from models import Blind, black_box, box, normal, normal_model
 from runs import assert_same, resume, sample
-from scipy.stats import multivariate_t
+from slow_modes import SlowModes, set_modes
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
@@ -249,14 +249,6 @@ def set_arbitrary(parameters, shares, **values):
         getattr(holder, name)[:] = value
 
 
-def set_modes(modes, n):
-    """Set a mixture of so many modes, one of them wide, to what tuning would not lead to."""
-    d = modes.mode_means.shape[1]
-    modes.n_modes[0] = n
-    modes.mode_shares[:2], modes.mode_means[:2] = (0.7, 0.3), [[0.3] * d, [-1.0] * d]
-    modes.mode_factors[:2] = [np.eye(d) + 0.3 * np.tri(d, k=-1), 2 * np.eye(d)]
-
-
 @pytest.mark.parametrize(
     ("shares", "values"),
     [
@@ -370,18 +362,11 @@ def test_moves_from_a_mixture_of_modes_keep_exact_draws_exact(share, is_exact):
 
     def moved(x):
         p, rng = step.parameters.modes, np.random.default_rng(3)
+        log_q = SlowModes(p).log_density
         wide = rng.random(len(x)) < share
         y = rng.standard_normal(x.shape) / np.sqrt(rng.chisquare(5, (len(x), 1)) / 5)
         own = np.where(wide, 1, 0)
         y = p.mode_means[own] + np.einsum("nij,nj->ni", np.tril(p.mode_factors[own]), y)
-        shapes = [f @ f.T for f in np.tril(p.mode_factors[:2])]
-        parts = list(zip(p.mode_shares, p.mode_means, shapes, strict=False))
-
-        def log_q(x):
-            return np.logaddexp(
-                *(np.log(w) + multivariate_t.logpdf(x, m, c, 5) for w, m, c in parts)
-            )
-
         log_ratio = log_banana(y) - log_banana(x) + log_q(x) - log_q(y)
         return np.where((np.log(rng.random(len(x))) < log_ratio)[:, None], y, x)
 

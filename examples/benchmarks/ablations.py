@@ -29,7 +29,7 @@ from simulators import MODELS, reference
 
 import pymc_kameleon as pk
 from pymc_kameleon.approximation.modes import Mode
-from pymc_kameleon.samplers.emulator import way
+from pymc_kameleon.approximation.search import maximum
 
 BUDGETS = 150, 300, 1000
 WRONG, STANDARD_ERRORS = 0.2, 4.0
@@ -169,7 +169,8 @@ class Rule(NamedTuple):
 
 # Rules of the emulator of simulators.
 
-WAY, FIT = (f"samplers.emulator.{name}" for name in ("way", "fit"))
+SEARCH, FIT = "approximation.search", "samplers.emulator.fit"
+OF_SEARCH = f"{SEARCH}.PosteriorSearch"
 
 
 def nothing(*args):
@@ -184,7 +185,7 @@ def by_curvature(s, z, factor, rng):
 
 def only_maximum(search, walker):
     """Return the maximum (1, d) of log s in the region of a Walker."""
-    z, _ = way.maximum(search.density, walker.z, walker.radius * search.spread)
+    z, _ = maximum(search.density, walker.z, walker.radius * search.spread)
     return z[None]
 
 
@@ -198,24 +199,28 @@ RULES = {
     "": Rule("all rules", {}),
     "draws near maxima": Rule(
         "a round teaches s around its maximum, too",
-        {f"{WAY}.Way._proposals": only_maximum},
+        {f"{OF_SEARCH}._proposals": only_maximum},
     ),
     "masses by chains": Rule(
         "a mode of next to no mass is not taken for the posterior",
-        {f"{WAY}.mode_at": by_curvature},
+        {"approximation.chain.mode_at": by_curvature},
     ),
-    "other maxima": Rule("other modes are found", {f"{WAY}.Way._look_at_maxima": no_evaluation}),
+    "other maxima": Rule("other modes are found", {f"{OF_SEARCH}._look_at_maxima": no_evaluation}),
     "steps by mass": Rule(
         "the search stays out of the necks of funnels",
-        {f"{WAY}.Way._volumes": lambda search, points: np.zeros(len(points))},
+        {f"{OF_SEARCH}._volumes": lambda search, points: np.zeros(len(points))},
     ),
-    "bad fits": Rule("a local mode is left", {f"{WAY}.BADLY_FITTED": (np.inf, np.inf)}),
-    "progress": Rule("a slow climb is left", {f"{WAY}.LEAST_PROGRESS": -np.inf}),
+    "bad fits": Rule("a local mode is left", {f"{SEARCH}.BADLY_FITTED": (np.inf, np.inf)}),
+    "progress": Rule("a slow climb is left", {f"{SEARCH}.LEAST_PROGRESS": -np.inf}),
     "draws of the prior": Rule(
-        "so is a mode among others", {f"{WAY}.Way._predicts_far_away": no_evaluation}
+        "so is a mode among others", {f"{OF_SEARCH}._predicts_prior": no_evaluation}
     ),
-    "jumps": Rule("chains on s go from mode to mode", {"approximation.modes.MOST_MODES": 1}),
-    "images": Rule("mirrored modes are found", {f"{WAY}.Way._look_at_images": no_evaluation}),
+    "searches apart": Rule(
+        "a saddle is left, or a mode without mass",
+        {f"{OF_SEARCH}._pays_for_another": lambda search: False},
+    ),
+    "jumps": Rule("chains on s go from mode to mode", {"approximation.modes.mix": nothing}),
+    "images": Rule("mirrored modes are found", {f"{OF_SEARCH}._look_at_images": no_evaluation}),
     "directions": Rule(
         "few directions among many inputs matter",
         {f"{FIT}._Problem.take_directions": nothing},

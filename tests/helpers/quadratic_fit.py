@@ -23,13 +23,13 @@ from pymc_kameleon.core.jit import jit, specialise
 from pymc_kameleon.core.linalg import multiply_lower_transposed
 from pymc_kameleon.core.target import Target
 from pymc_kameleon.samplers.approximation.fit import Arrays, Fit, Nothing
+from pymc_kameleon.samplers.approximation.initial_search import SearchByApproximation
 from pymc_kameleon.samplers.approximation.learning import drops
 from pymc_kameleon.samplers.approximation.metropolis import (
     ApproximationMetropolis,
     Kept,
     algorithm_of,
 )
-from pymc_kameleon.samplers.emulator.initial_search import SearchWithEmulator
 from pymc_kameleon.step.groups import EMULATOR_MOVES, Keeps
 from pymc_kameleon.step.learned import COORDINATE
 
@@ -131,7 +131,7 @@ class QuadraticMetropolis(ApproximationMetropolis):
     name = "quadratic_metropolis"
     stats = Stats
     kinds = "walk", "reference", "quadratic"
-    initial_search = SearchWithEmulator
+    initial_search = SearchByApproximation
     algorithm = algorithm_of(log_quadratic, no_jump, note_nothing)
     keeps = Keeps(EMULATOR_MOVES, {"others": ["run", COORDINATE]})
 

@@ -46,7 +46,7 @@ class Found(NamedTuple):
     """What the search has found out, which all chains know."""
 
     predicts: integers(1)  # whether s was right at its end
-    climbs: integers(2)  # on the way, and of these to the best mode; 0 if one was enough
+    searches: integers(4)  # from starts, their ends, those to the best, if in doubt; 0 before
     looked: integers(1)  # whether mirror images of the best place were looked at
 
 

@@ -12,11 +12,11 @@ from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.samplers.approximation import metropolis as approximation
+from pymc_kameleon.samplers.approximation.initial_search import SearchByApproximation
 from pymc_kameleon.samplers.approximation.metropolis import ApproximationMetropolis
 from pymc_kameleon.samplers.emulator import problems
 from pymc_kameleon.samplers.emulator.density import Mirrors
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of, reused_by
-from pymc_kameleon.samplers.emulator.initial_search import SearchWithEmulator
 from pymc_kameleon.samplers.emulator.inner_chain import (
     chains_on_emulated,
     log_emulated_model,
@@ -73,7 +73,7 @@ class EmulatorMetropolis(ApproximationMetropolis):
     Notes
     -----
     Before its first draw a chain searches for the posterior with an emulator that it refines as it
-    goes (way.py). While tuning, emulators learn from the ends of moves. After that they are frozen.
+    goes. While tuning, emulators learn from the ends of moves. After that they are frozen.
     If emulators do not come to predict, for example a simulator with jumps, walks and draws of a t
     density do most of the work, and a warning says so. A model without a black box that can be
     emulated is refused by a ValueError, which says why.
@@ -101,7 +101,7 @@ class EmulatorMetropolis(ApproximationMetropolis):
 
     name = "emulator_metropolis"
     kinds = "walk", "reference", "emulator"
-    initial_search = SearchWithEmulator
+    initial_search = SearchByApproximation
     stats = Stats
     algorithm = approximation.algorithm_of(log_emulated_model, mirror_jump, note_calls)._replace(
         report=report
@@ -135,12 +135,13 @@ class EmulatorMetropolis(ApproximationMetropolis):
     def _problems(self):
         return [
             problems.explain_worth(self.tuning.worth, self._names_of_boxes),
-            problems.explain_climbs(self.tuning.found.climbs, self._names_of_boxes),
+            problems.warn_of_other_ends(self.tuning.found.searches, self._names_of_boxes),
         ]
 
     def _notes(self):
         has_looked = self.fit.n_mirrors == 0 or self.tuning.found.looked[0]
         return [
+            problems.explain_searches(self.tuning.found.searches),
             problems.explain_mirrors(self.parameters.s.mirrors, self._names_of_parameters),
             problems.explain_no_look(has_looked),
         ]

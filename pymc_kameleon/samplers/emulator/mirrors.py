@@ -7,7 +7,7 @@ they do return the same, the emulator is fitted to the images of all evaluations
 not, and the place is good all the same, a climb begins there. In both cases the chain on s goes to
 images from then on (inner_chain.py).
 
-Symbols: G a map; as in way.py.
+Symbols: G a map; as in approximation/search.py.
 """
 
 from itertools import combinations
@@ -17,9 +17,6 @@ import numpy as np
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.symmetries import likely_symmetries
-
-MOST_IMAGES, MOST_SINGLE = 8, 6
-"""Images that are evaluated, at most; and before there are products of maps to try."""
 
 MOST_MODES = 32, 8
 """Modes that mirror one another, at most; and in more than `MANY` dimensions."""

@@ -6,6 +6,7 @@ Symbols: as in density.py and learning.py; w = π/s at the ends of moves.
 import numpy as np
 
 from pymc_kameleon.approximation.chain import FIRST_STOPS
+from pymc_kameleon.approximation.search import N_DESIGN
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.approximation.fit import Arrays, Fit
 from pymc_kameleon.samplers.approximation.learning import drops
@@ -30,7 +31,6 @@ from pymc_kameleon.samplers.emulator.learning import (
     with_images,
 )
 from pymc_kameleon.samplers.emulator.mirrors import Images
-from pymc_kameleon.samplers.emulator.way import N_DESIGN
 
 MOST_POINTS = 450
 """Points that the emulator of a box is fitted to, at most."""

@@ -5,6 +5,7 @@ from itertools import compress
 
 import numpy as np
 
+from pymc_kameleon.approximation.search import may_end_elsewhere, share_elsewhere
 from pymc_kameleon.samplers.approximation.moves import BY_S, mean_worth
 from pymc_kameleon.step.messages import counted, some
 
@@ -79,19 +80,43 @@ def explain_worth(worth, names):
     )
 
 
-def explain_climbs(climbs, names):
-    """Warn if there may be a better mode, as climbs from different starts ended elsewhere, too."""
-    n_climbs, n_came = map(int, climbs)
-    if n_came == n_climbs:
+def explain_searches(searches):
+    """Say how many searches for the posterior there were, and where they ended, if all is well."""
+    n, n_ends, _, _ = map(int, searches)
+    if n == 0 or _are_in_doubt(searches):
         return ""
-    came = (
-        f"{n_came} of {counted(n_climbs, 'climb')} from different starts came here, the best place"
+    if n == 1:
+        return (
+            "EmulatorMetropolis: one search for the posterior was made. Others, from draws of the "
+            "prior, may end elsewhere, which R-hat does not show. They take more evaluations."
+        )
+    return f"EmulatorMetropolis: {_ended(n, n_ends)}."
+
+
+def warn_of_other_ends(searches, names):
+    """Warn if there may be a better mode, as searches from different starts ended elsewhere."""
+    n, n_ends, came, in_doubt = map(int, searches)
+    if not _are_in_doubt(searches):
+        return ""
+    reason = (
+        f"Far from here, what {some(names)} returns cannot be predicted, or it does not fit the "
+        "data here. "
     )
-    if n_came == 0:
-        came = "The evaluations did not suffice for another climb: this is the only place"
+    ended = f"{_ended(n, n_ends)}: {came} of them came here, the best place that was found"
     return (
-        f"there may be a better mode. Far from here, what {some(names)} returns cannot be "
-        f"predicted, or it does not fit the data here. {came} that was found. Compare what the "
-        "model predicts with the data. A run with another seed may find something better; or "
+        f"there may be a better mode. {reason if in_doubt else ''}"
+        f"{ended if n > 1 else 'There was one search for the posterior'}. Compare what the model "
+        "predicts with the data. Raise max_evaluations, or tune longer, for more searches; or "
         "start where the data point to (`initvals`)."
     )
+
+
+def _are_in_doubt(searches):
+    n, n_ends, came, in_doubt = map(int, searches)
+    return (in_doubt and came < max(n, 2)) or (n_ends > 1 and may_end_elsewhere(n, n_ends))
+
+
+def _ended(n, n_ends):
+    share = f"; {100 * share_elsewhere(n, n_ends):.0f} % of the starts may end elsewhere"
+    ended = f"{n} searches for the posterior, from draws of the prior but for the first, ended in"
+    return f"{ended} {counted(n_ends, 'place')}{share if n > 2 else ''}"

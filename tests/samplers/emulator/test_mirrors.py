@@ -12,11 +12,11 @@ from scipy import stats
 from simulated import DECAYED, TIMES, decays, growth, parts, simulator, two_decays
 
 import pymc_kameleon as pk
+from pymc_kameleon.approximation.search import MOST_IMAGES, PosteriorSearch
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.emulator.density import Mirrors
-from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, Images
+from pymc_kameleon.samplers.emulator.mirrors import Images
 from pymc_kameleon.samplers.emulator.problems import in_words
-from pymc_kameleon.samplers.emulator.way import Way
 from pymc_kameleon.step.job import ChainState, Job, advance
 
 # ---- the look -----------------------------------------------------------------------------------
@@ -24,7 +24,7 @@ from pymc_kameleon.step.job import ChainState, Job, advance
 
 def found_by(step, monkeypatch, seed=1):
     """Return the maps that a search goes by, to how many the same outputs, and images (n, d)."""
-    seen, look = [], Way._look_at_images
+    seen, look = [], PosteriorSearch._look_at_images
 
     def noted(self):
         looking, logp = look(self), None
@@ -36,7 +36,7 @@ def found_by(step, monkeypatch, seed=1):
             seen.extend(points)
             logp = yield points
 
-    monkeypatch.setattr(Way, "_look_at_images", noted)
+    monkeypatch.setattr(PosteriorSearch, "_look_at_images", noted)
     own, start = step.for_chain(), step.layout.raveled(step.model.initial_point())
     own.setup_chain(np.random.default_rng([seed, 0]), 60, 20)
     job = Job([step], step.outputs(step.var_names[:1]), keeps_warmup=True)
@@ -233,7 +233,7 @@ def test_a_look_that_no_evaluations_were_left_for_is_told(step, caplog, monkeypa
         while True:
             yield from self._evaluated(self.best.z[None])
 
-    monkeypatch.setattr(Way, "_look_at_images", endless)
+    monkeypatch.setattr(PosteriorSearch, "_look_at_images", endless)
     with caplog.at_level(logging.INFO, logger="pymc_kameleon"):
         sample(step, tune=None, draws=None, max_evaluations=52)
     assert caplog.text.count("no evaluations were left to see whether modes") == 1

@@ -7,20 +7,35 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.approximation.batches import turned
-from pymc_kameleon.approximation.chain import Chain
+from pymc_kameleon.approximation.batches import BatchSearch, turned
+from pymc_kameleon.approximation.chain import FIRST_LENGTHS, Chain, mode_at
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
+from pymc_kameleon.approximation.linalg import linear_algebra
+from pymc_kameleon.approximation.modes import mix
+from pymc_kameleon.approximation.search import MOST_AT_ONCE, PosteriorSearch, spread_of
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation import learning
 from pymc_kameleon.samplers.approximation.fit import Nothing
 from pymc_kameleon.samplers.approximation.metropolis import Found
 from pymc_kameleon.samplers.approximation.moves import BY_S
-from pymc_kameleon.samplers.emulator.way import MOST_CLIMBS, MOST_ERROR, SearchByEmulator
 from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES, WARM_START_BUDGET, approach
 
 N_GUIDED = 32
 """Draws of s that other chains may begin at."""
+
+SHARE_APART = 0.1
+"""Share of all evaluations that climbs from draws of the prior are worth; half, where in doubt."""
+
+MOST_CLIMBS = 8
+"""Times what a climb may evaluate: all climbs together, at most."""
+
+MOST_ERROR = 10.0
+"""Median error of predicted log-densities at the end of the search by s, from which it is gone on
+with without s."""
+
+OF_SEARCH = "evaluated", "n_evaluated", "n_learned", "found", "choices"
+"""Fields of its tuning in which a step keeps what the search has found."""
 
 USUAL_EVALUATIONS = 60
 """Of a search: 20 to 80 on simulators with 3 to 127 parameters, 150 where there are many modes."""
@@ -45,21 +60,99 @@ class Guide(NamedTuple):
         return self._replace(draws=turned(self.draws, k))
 
 
-class SearchWithEmulator(InitialSearch):
+class SearchOfChain(BatchSearch):
+    """The PosteriorSearch of a chain, by a step of its own; it goes on after interruptions."""
+
+    def __init__(self, step, start, seed, prior, paid):
+        super().__init__(start, seed)
+        self.step, self._draws = step, None
+        if prior is None:
+            prior = start + self.rng.standard_normal((100, start.size))
+        s, fit = step.parameters.s, step.fit
+        s.mean[:] = start
+        s.factor[:] = np.diag(spread_of(prior))
+        self._density = fit.density(step, self.rng)
+        self.search = PosteriorSearch(
+            self._density,
+            lambda n: learning.refit([step], n),
+            prior,
+            self.rng,
+            lambda n: fit.unpredicted(step, self._density, n),
+            lambda: fit.misfit(step),
+            self._mode,
+            paid,
+            fit.knows_enough(step),
+            fit.images(step),
+            np.clip(step.max_concurrent, 2, MOST_AT_ONCE),
+        )
+        self.begin(self.search.go(start))
+
+    @property
+    def error(self):
+        """Median error of the log-densities that were predicted last, near the best point."""
+        return np.inf if self.search.best is None else self.search.best.error
+
+    def _mode(self, z, factor):
+        with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
+            return mode_at(self._density, z, factor, self.rng)
+
+    def go_on(self, logp, budget, most):
+        """Evaluate until the search ends, or the budget is spent: of each climb, and of all."""
+        logp.n = self.n
+        while not self.has_ended and logp.n < self._allowed(budget, most):
+            z, value = self.evaluate(logp, self._allowed(budget, most))
+            learning.note(self.step, z, value, logp.outputs)
+            self.advance()
+
+    def _allowed(self, budget, most):
+        return min(budget * max(self.search.n_begun, 1), most)
+
+    def finish(self, step, n):
+        """Hand what was learned to the step, once for all; return the best point and draws of s."""
+        own = self.step
+        step.search.note_all(self.search.rounds, self.n)
+        if self._draws is None:
+            with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
+                self._draws = self._settled(n)
+        copy_arrays(own.parameters, step.parameters, ("s",))
+        copy_arrays(own.tuning, step.tuning, OF_SEARCH)
+        return self._draws
+
+    def _settled(self, n):
+        """Learn s and its shape from all evaluations; return the best point and draws of s."""
+        own, search = self.step, self.search
+        search.settle()
+        best, found = search.best, own.tuning.found
+        arrived = best is not None and best.arrived
+        own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
+        if best is not None and best.error < MOST_ERROR:
+            found.searches[:] = search.searches()
+        found.looked[0] = search.has_looked
+        if arrived:
+            s = own.parameters.s
+            s.mean[:], s.factor[:] = best.z, search.factor(best.z)
+        places, maxima = search.modes()
+        shares = np.exp([place.mass - places[0].mass for place in places])
+        mix(own.parameters.s.modes, [place.mode for place in places], shares / shares.sum())
+        draws = learning.learn_s([own], self.rng, FIRST_LENGTHS, 0, maxima)
+        return np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
+
+
+class SearchByApproximation(InitialSearch):
     """The search of an ApproximationMetropolis."""
 
     follows = is_rough = True
-    share = 0.75  # what the way evaluates tells as much as draws
-    tuning_share = 0.2  # as the way has taught it most of what it needs
+    share = 0.75  # what the search evaluates tells as much as draws
+    tuning_share = 0.2  # as the search has taught it most of what it needs
 
     def __init__(self, step):
         super().__init__(step)
         self._by_s = None  # the search by s, if it was interrupted
-        self._n_by_s = 0  # its evaluations, after which the way goes on without
+        self._n_by_s = 0  # its evaluations, after which the search goes on without
 
     @property
     def n_noted(self):
-        """Numbers that an evaluation leaves, which the way notes."""
+        """Numbers that an evaluation leaves, which the search notes."""
         return self.step.fit.n_outputs
 
     def _budget_by_s(self):
@@ -71,16 +164,26 @@ class SearchWithEmulator(InitialSearch):
         """Return the evaluations of all climbs: a wrong place is left for another one."""
         return MOST_CLIMBS * self._budget_by_s()
 
+    def _paid_apart(self):
+        """Return the evaluations of climbs from draws of the prior, and those in doubt.
+
+        They are shares of those of all chains, as these follow this one, or of a chain alone.
+        """
+        monitor = self.step.monitor
+        own = (monitor.tune + monitor.draws) * self.step.steps_per_draw
+        n = monitor.looks_for if monitor.looks_for > 0 else own
+        return SHARE_APART * n, min(n, self.limit()) / 2
+
     def usual_budget(self):
-        """Return the evaluations of the way without s, where they are not limited."""
+        """Return the evaluations of the search without s, where they are not limited."""
         return WARM_START_BUDGET * self.d
 
     def budget(self):
-        """Return the evaluations of the way without s, after one by it."""
+        """Return the evaluations of the search without s, after one by it."""
         return min(self.usual_budget(), max(0, self.limit() - self._n_by_s - self.near_tries()))
 
     def usual_evaluations(self, whole, short):
-        """Return about how many evaluations the way takes; others try a draw of s.
+        """Return about how many evaluations the search takes; others try a draw of s.
 
         These do not grow with d, as an emulator learns a function of its own inputs.
         """
@@ -142,7 +245,7 @@ class SearchWithEmulator(InitialSearch):
             twin.tuning = twin.tuning._replace(reused=self.step.tuning.reused)
             copy_arrays(self.step.tuning.choices, twin.tuning.choices)
             twin.log_density.point[:] = self.step.log_density.point
-            self._by_s = SearchByEmulator(twin, start, seed, self.step._prior)
+            self._by_s = SearchOfChain(twin, start, seed, self.step._prior, self._paid_apart())
         return self._by_s
 
     def _draws_without_s(self, best, logp):

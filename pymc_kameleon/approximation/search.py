@@ -1,7 +1,7 @@
-"""The way to the posterior with an emulator: Gauss–Newton without derivatives.
+"""The search for the posterior, by an approximation s that is fitted as it goes.
 
-First some points around the start are evaluated. Then, round by round, the emulator is fitted, and
-the point is evaluated that maximises the emulated log-density within a trust region,
+First some points around the start are evaluated. Then, round by round, s is fitted, and the point
+is evaluated that maximises log s within a trust region,
 
     log s(z) − |(z − z_best)/sd|²/2ρ²
 
@@ -9,15 +9,18 @@ along with a draw of the normal there. ρ grows where log π rises as s has said
 does not. In the neck of a funnel π has no bound, and hardly any mass, so where s is right points
 are compared by their mass.
 
-The way may end in a local mode. So log s is maximised from draws of the prior, and what may be
-another mode is evaluated, as are mirror images of the best place (mirrors.py), and some draws of
-the prior. Where the emulator does not predict these, or the best place does not fit the data, the
-search climbs from other starts, with evaluations of their own alone, until enough climbs have come
-to the best place. A climb that gains little is left, and resumed if no other one comes higher.
+The climb may end in a local mode. So there are others from draws of the prior, with evaluations of
+their own alone, as many as a share of all evaluations pays for, until none is expected to end
+elsewhere. It is a larger share where they have ended in several places, where s does not predict
+draws of the prior, and where the best place does not fit the data. Further, log s is maximised from
+draws of the prior, and what may be another mode is evaluated, as are mirror images of the best
+place. A climb that gains little is left, and resumed if no other one comes higher.
 
 Generators ask for points and are sent their log-densities.
 
-Sources: Nocedal & Wright, Numerical Optimization (2006), algorithm 4.1.
+Sources: Nocedal & Wright, Numerical Optimization (2006), algorithm 4.1; Boender & Rinnooy Kan,
+"Bayesian stopping rules for multistart global optimization methods", Mathematical Programming 37
+(1987).
 
 Symbols: z the coordinates (d,), sd their standard deviations in the prior, ρ the radius.
 """
@@ -28,18 +31,16 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from pymc_kameleon.approximation.batches import BatchSearch
-from pymc_kameleon.approximation.chain import FIRST_LENGTHS, mode_at
 from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
-from pymc_kameleon.approximation.linalg import cholesky, linear_algebra
-from pymc_kameleon.approximation.modes import MOST_MODES, NEGLIGIBLE_MASS, Mode, mix
+from pymc_kameleon.approximation.linalg import cholesky
+from pymc_kameleon.approximation.modes import MOST_MODES, NEGLIGIBLE_MASS, Mode
 from pymc_kameleon.approximation.rounds import Rounds
-from pymc_kameleon.core.arrays import copy_arrays
-from pymc_kameleon.samplers.approximation import learning
-from pymc_kameleon.samplers.emulator.mirrors import MOST_IMAGES, MOST_SINGLE
 
 N_DESIGN, DESIGN_SHARE = 8, 0.25
 """Points of the design; how far they are from the start, as a share of draws of the prior."""
+
+MOST_IMAGES, MOST_SINGLE = 8, 6
+"""Mirror images that are evaluated, at most; and before there are products of maps to try."""
 
 MOST_AT_ONCE = 8
 """Points of a round at most, where evaluations run side by side; 2 otherwise."""
@@ -52,12 +53,9 @@ LARGEST_RADIUS = 10.0
 """Bound of ρ."""
 
 SMALL_GAIN, SMALL_ERROR, MOST_SMALL = 1.0, 1.5, 10
-"""The way ends where a round gains less, predicts the log-densities within this, and its region is
+"""A climb ends where a round gains less, predicts the log-densities within this, and its region is
 as wide as the prior, or wider; or after so many rounds in a row that gain less. Where log-densities
 are predicted, ρ grows."""
-
-MOST_ERROR = 10.0
-"""Median error of predicted log-densities at the end of the way, from which it is gone again."""
 
 N_STARTS, MOST_MAXIMA, NEW_RADIUS, MOST_LOOKS = 24, 4, 0.3, 4
 """Draws of the prior from which other maxima of s are looked for; how many of these are evaluated
@@ -78,10 +76,8 @@ BADLY_FITTED = 3.0, 10.0
 """χ² at the best place from which it does not fit the data: times the number of outputs, and plus.
 """
 
-MOST_CLIMBS, MOST_STARTS, ENOUGH_CAME = 4, 8, 3
-"""Climbs from starts of their own, if it may; while none fits the data; and how many that came to
-the best place are enough.
-"""
+ENOUGH_CAME = 3
+"""Climbs that came to the best place, and so end a doubt."""
 
 STEADY, LEAST_PROGRESS = 5, 0.1
 """Rounds in which a climb is to gain this share of what it lacks, or another one begins."""
@@ -89,10 +85,6 @@ STEADY, LEAST_PROGRESS = 5, 0.1
 MOST_STEPS, LOSS_OUTSIDE, DIFFERENCE = 100, 1e10, 1e-3
 """Evaluations of log s for a maximum, about; the loss where s is 0; and finite differences in units
 of a trust region."""
-
-
-OF_SEARCH = "evaluated", "n_evaluated", "n_learned", "found", "choices"
-"""Fields of its tuning in which a step keeps what the search has found."""
 
 
 @dataclass
@@ -107,7 +99,7 @@ class Walker:
     error: float = np.inf  # median, of the log-densities that were predicted last
     since: int = 0  # the evaluations before these are not its own
     heights: tuple = ()  # its log-densities at the ends of rounds
-    n_came: int = 0  # climbs from starts of their own that came here
+    n_came: int = 0  # climbs from the start, and from draws of the prior, that came here
     mode: Mode = None  # of s here, if there are several walkers
 
     @property
@@ -116,18 +108,19 @@ class Walker:
         return self.mode.mass if self.mode else 0.0
 
 
-class Way:
+class PosteriorSearch:
     """The search for the posterior, as generators that yield points and are sent log-densities.
 
-    `learn` fits the emulator to the newest n evaluations; `unpredicted` is how far it is off at n
-    of them, `misfit` χ² at the best point, and of how many outputs; `mode` is the Mode of s
-    about a point, where its covariance has about this factor. Of `prior` there are draws (n, d).
-    The search is `informed` where earlier runs have called the boxes often enough, and asks for
-    `n_each` points in a round.
+    `learn` fits s, of the `density`, to the newest n evaluations; `unpredicted` is how far it is
+    off at n of them, `misfit` χ² at the best point, and of how many outputs; `mode` is the Mode of
+    s about a point, where its covariance has about this factor. Of `prior` there are draws (n, d).
+    Evaluations of climbs from them are `paid`: so many, and so many in doubt. The search is
+    `informed` where earlier runs suffice for a fit, and asks for `n_each` points in a round.
+    `images` knows of mirror images, if any are looked for.
 
     The `best` Walker is the one of most mass, at first the only one; `climbing` is the one under
-    way, `maxima` are where walkers have come, `n_begun`, `n_starts` and `n_climbs` are
-    how many have begun, from starts of their own, and arrived.
+    way, `maxima` are where walkers have come; `n_begun` have begun, `n_climbs` have ended; `costs`
+    are evaluations of those from the start, and from draws of the prior.
     """
 
     def __init__(
@@ -139,17 +132,18 @@ class Way:
         unpredicted,
         misfit,
         mode,
+        paid,
         informed=False,
         images=None,
         n_each=2,
     ):
         self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
         self.unpredicted, self.misfit, self.mode = unpredicted, misfit, mode
-        self.informed = informed
+        self.paid, self.informed = paid, informed
         self.images, self.n_each = images, n_each
         self.spread, self.seen, self.highest = spread_of(prior), [], -np.inf
         self.best, self.climbing, self.maxima = None, None, []
-        self.n_begun, self.n_starts, self.n_climbs = 0, 1, 0
+        self.n_begun, self.n_climbs, self.costs = 0, 0, []
         self.may_miss, self.has_looked, self.rounds = False, False, Rounds()
         d = prior.shape[1]
         self.near, self.negligible = drop(d, NEAR), drop(d, NEGLIGIBLE)
@@ -164,36 +158,44 @@ class Way:
             self.best.radius = LARGEST_RADIUS
         self.maxima = [self.best]
         yield from self._climb(self.best)
-        self.n_climbs, self.best.n_came = 1, 1
-        yield from self._climb_again(MOST_STARTS, self._is_badly_fitted)
+        self.n_climbs, self.best.n_came, self.costs = 1, 1, [len(self.seen)]
+        if not self.informed:
+            predicts = yield from self._predicts_prior()
+            self.may_miss = not predicts
+            yield from self._search_apart()
         if not self.best.arrived:
             yield from self._climb(self.best, to_the_end=True)
         yield from self._look_at_maxima()
         yield from self._look_at_images()
         self.has_looked = True
-        predicts = self.informed
-        if not self.informed:
-            predicts = yield from self._predicts_far_away()
-            yield from self._look_at_maxima()  # these draws have taught more of s
-        self.may_miss = not predicts or self._is_badly_fitted()
-        if not predicts:
-            self.best.n_came = max(self.best.n_came, 1)
-            yield from self._climb_again(MOST_CLIMBS, lambda: True)
 
-    def _climb_again(self, most, is_needed):
-        """Climb from draws of the prior, until enough climbs came to the best place."""
-        while self.n_starts < most and self.best.n_came < ENOUGH_CAME and is_needed():
+    def _search_apart(self):
+        """Climb from draws of the prior, until none is expected to end elsewhere."""
+        while self._pays_for_another():
+            self._learn()
+            regions = [(place, Mode(place.z, self.factor(place.z), 0.0)) for place in self.maxima]
             since, points = len(self.seen), design(self._prior_draw(), self.prior, self.rng)
             walker = yield from self._best_of(points, "design")
-            walker.since, self.n_starts = since, self.n_starts + 1
+            walker.since = since
             if walker.logp > -np.inf:
-                yield from self._climb(walker)
-                self._learn()
-                self._add(walker).n_came += 1
+                place = yield from self._climb(walker, regions)
+                if place is None:
+                    self._learn()
+                    place = self._add(walker)
+                place.n_came += 1
                 self.n_climbs += 1
+            self.costs.append(len(self.seen) - since)
 
-    def _predicts_far_away(self):
-        """Whether the emulator predicts draws of the prior, after it has learned from some."""
+    def _pays_for_another(self):
+        """Whether another climb from a draw of the prior may end elsewhere, and is paid for."""
+        n, n_ends, came, in_doubt = self.searches()
+        is_more = n_ends > 1 or (in_doubt and came < ENOUGH_CAME)
+        if not may_end_elsewhere(n, n_ends):
+            return False
+        return sum(self.costs[1:]) + np.mean(self.costs) <= self.paid[int(is_more)]
+
+    def _predicts_prior(self):
+        """Whether s predicts draws of the prior, after it has learned from some."""
         for _ in range(MOST_FAR):
             self._learn()
             highest = self.highest
@@ -283,14 +285,18 @@ class Way:
         least = walker.logp - np.minimum(fall, self.negligible)
         return [maps[k] for k in chosen], least[chosen]
 
-    def climbs_to_tell(self):
-        """Return how many climbs there were, and how many came to the best place.
+    def searches(self):
+        """Return how many climbs from starts there were, where they ended, and if in doubt.
 
-        0, 0 if all is well; 1, 0 if that does not fit the data, and nothing was left for another.
+        These are their number, that of their ends, how many came to the best place, and whether s
+        does not predict draws of the prior, or the best place does not fit the data. Ends that are
+        negligible beside the best place count as one.
         """
-        if self.may_miss:
-            return self.n_climbs, self.best.n_came
-        return (1, 0) if self._is_badly_fitted() else (0, 0)
+        ends = [place for place in self.maxima if place.n_came]
+        is_good = [place.logp > self.best.logp - self.negligible for place in ends]
+        n, n_ends = sum(place.n_came for place in ends), sum(is_good) + (not all(is_good))
+        came = self.best.n_came if self.best else 0
+        return n, n_ends, came, self.may_miss or self._is_badly_fitted()
 
     def _is_badly_fitted(self):
         chi2, n = self.misfit()
@@ -337,10 +343,14 @@ class Way:
     def _learn(self, since=0):
         self.learn(len(self.seen) - since)
 
-    def _climb(self, walker, to_the_end=False):
-        self.climbing = walker
+    def _climb(self, walker, regions=(), to_the_end=False):
+        """Let a walker climb; return the place that it has come to, of those with `regions`."""
+        self.climbing, place = walker, None
         self.n_begun += 1
         while not walker.arrived and (to_the_end or self._makes_progress(walker)):
+            place = self._place_of(walker, regions)
+            if place:
+                break
             self._learn(walker.since)
             points = self._proposals(walker)
             predicted, _ = self.density.values(points)
@@ -351,8 +361,17 @@ class Way:
             self._note("climb", walker.radius, *gains)
             self._take(walker, points, logp, predicted[0] - walker.logp)
             walker.heights = (*walker.heights, walker.logp)
-        self.rounds.end("converged" if walker.arrived else "climb abandoned")
+        has_come = walker.arrived or place
+        self.rounds.end("converged" if has_come else "climb abandoned")
         self.climbing = None
+        return place
+
+    def _place_of(self, walker, regions):
+        """Return the place in whose region a walker is, as high as what is there; or None."""
+        for place, mode in regions:
+            if walker.logp > place.logp - self.negligible and mode.holds(walker.z):
+                return place
+        return None
 
     def _makes_progress(self, walker):
         """Whether its last rounds gained a share of what it lacks, to fit or to the best point."""
@@ -392,9 +411,19 @@ class Way:
         return all(self._dip(z, other) > self.near for other in others)
 
     def _weigh(self, walkers):
-        """Find the modes of s where walkers are, if there are several."""
-        for one in walkers if len(walkers) > 1 else ():
-            one.mode = self.mode(one.z, self.factor(one.z))
+        """Find the modes of s where walkers are, if there are several.
+
+        Those that are negligible by the curvature at their maxima are left at that.
+        """
+        if len(walkers) < 2:
+            return
+        log_s, _ = self.density.values(np.array([one.z for one in walkers]))
+        for one, logp in zip(walkers, log_s, strict=True):
+            one.mode = Mode(one.z, self.factor(one.z), logp)
+        top = max(one.mass for one in walkers)
+        for one in walkers:
+            if one.mass > top - self.negligible:
+                one.mode = self.mode(one.z, one.mode.factor)
 
     def factor(self, z):
         """Return a factor of the covariance that the curvature of log s leaves at z (d, d)."""
@@ -441,6 +470,19 @@ class Way:
             walker.radius *= SHRINK
 
 
+def may_end_elsewhere(n, n_ends):
+    """Whether more ends than these are to be expected of n searches from independent starts.
+
+    Of w ends that number is w(n − 1)/(n − w − 2), by Boender & Rinnooy Kan.
+    """
+    return n <= n_ends + 2 or n_ends * (n - 1) / (n - n_ends - 2) >= n_ends + 0.5
+
+
+def share_elsewhere(n, n_ends):
+    """Return the share of starts that are expected to end where none has, by the same source."""
+    return min(1.0, n_ends * (n_ends + 1) / (n * (n - 1))) if n > 1 else 1.0
+
+
 def design(start, prior, rng):
     """Return the points (n, d) of the first round, the start first."""
     steps = prior[rng.choice(len(prior), N_DESIGN - 1)] - prior.mean(axis=0)
@@ -475,83 +517,6 @@ def _curvature(density, z, scales):
     curvature = (slopes[z.size :] - slopes[: z.size]) * scales / (2 * DIFFERENCE)
     curvature = np.where(np.isfinite(curvature), curvature, 0.0)
     return np.linalg.eigh((curvature + curvature.T) / 2)
-
-
-class SearchByEmulator(BatchSearch):
-    """The way of a chain, by a step of its own, which can be interrupted after each evaluation."""
-
-    def __init__(self, step, start, seed, prior):
-        super().__init__(start, seed)
-        self.step, self._draws = step, None
-        if prior is None:
-            prior = start + self.rng.standard_normal((100, start.size))
-        s, fit = step.parameters.s, step.fit
-        s.mean[:] = start
-        s.factor[:] = np.diag(spread_of(prior))
-        self._density = fit.density(step, self.rng)
-        self._way = Way(
-            self._density,
-            lambda n: learning.refit([step], n),
-            prior,
-            self.rng,
-            lambda n: fit.unpredicted(step, self._density, n),
-            lambda: fit.misfit(step),
-            self._mode,
-            fit.knows_enough(step),
-            fit.images(step),
-            np.clip(step.max_concurrent, 2, MOST_AT_ONCE),
-        )
-        self.begin(self._way.go(start))
-
-    @property
-    def error(self):
-        """Median error of the log-densities that were predicted last, near the best point."""
-        return np.inf if self._way.best is None else self._way.best.error
-
-    def _mode(self, z, factor):
-        with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-            return mode_at(self._density, z, factor, self.rng)
-
-    def go_on(self, logp, budget, most):
-        """Evaluate until the way ends, or the budget is spent: of each climb, and of all."""
-        logp.n = self.n
-        while not self.has_ended and logp.n < self._allowed(budget, most):
-            z, value = self.evaluate(logp, self._allowed(budget, most))
-            learning.note(self.step, z, value, logp.outputs)
-            self.advance()
-
-    def _allowed(self, budget, most):
-        return min(budget * max(self._way.n_begun, 1), most)
-
-    def finish(self, step, n):
-        """Hand what was learned to the step, once for all; return the best point and draws of s."""
-        own = self.step
-        step.search.note_all(self._way.rounds, self.n)
-        if self._draws is None:
-            with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-                self._draws = self._settled(n)
-        copy_arrays(own.parameters, step.parameters, ("s",))
-        copy_arrays(own.tuning, step.tuning, OF_SEARCH)
-        return self._draws
-
-    def _settled(self, n):
-        """Learn s and its shape from all evaluations; return the best point and draws of s."""
-        own, way = self.step, self._way
-        way.settle()
-        best, found = way.best, own.tuning.found
-        arrived = best is not None and best.arrived
-        own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
-        if best is not None and best.error < MOST_ERROR:
-            found.climbs[:] = way.climbs_to_tell()
-        found.looked[0] = way.has_looked
-        if arrived:
-            s = own.parameters.s
-            s.mean[:], s.factor[:] = best.z, way.factor(best.z)
-        places, maxima = way.modes()
-        shares = np.exp([place.mass - places[0].mass for place in places])
-        mix(own.parameters.s.modes, [place.mode for place in places], shares / shares.sum())
-        draws = learning.learn_s([own], self.rng, FIRST_LENGTHS, 0, maxima)
-        return np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
 
 
 def spread_of(prior):

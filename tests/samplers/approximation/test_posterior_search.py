@@ -1,7 +1,6 @@
-"""The way to the posterior: where it leads, after how many evaluations, and interrupted."""
+"""The search for the posterior: where it ends, after how many evaluations, and interrupted."""
 
 import pickle
-from itertools import chain, repeat
 
 import numpy as np
 import pymc as pm
@@ -11,22 +10,23 @@ from scipy import stats
 from simulated import CAPACITY, GROWTH, OSCILLATION, RATE, growth, logistic, oscillation
 
 import pymc_kameleon as pk
+from pymc_kameleon.approximation import search as search_module
 from pymc_kameleon.approximation.modes import Mode
-from pymc_kameleon.model.starts import LEAST_FINITE, N_PRIOR, prior_draws
-from pymc_kameleon.samplers.approximation.moves import BY_S
-from pymc_kameleon.samplers.emulator import learning
-from pymc_kameleon.samplers.emulator import way as way_module
-from pymc_kameleon.samplers.emulator.learning import Evaluations
-from pymc_kameleon.samplers.emulator.problems import explain_climbs
-from pymc_kameleon.samplers.emulator.way import (
+from pymc_kameleon.approximation.search import (
     ENOUGH_CAME,
     MOST_AT_ONCE,
-    MOST_CLIMBS,
     MOST_FAR,
     N_DESIGN,
     N_FAR,
-    Way,
+    PosteriorSearch,
+    may_end_elsewhere,
+    share_elsewhere,
 )
+from pymc_kameleon.model.starts import LEAST_FINITE, N_PRIOR, prior_draws
+from pymc_kameleon.samplers.approximation.moves import BY_S
+from pymc_kameleon.samplers.emulator import learning
+from pymc_kameleon.samplers.emulator.learning import Evaluations
+from pymc_kameleon.samplers.emulator.problems import explain_searches, warn_of_other_ends
 from pymc_kameleon.step.job import ChainState, Job, advance
 from pymc_kameleon.step.warm_start.approach import approach
 
@@ -53,30 +53,31 @@ PRIOR = np.random.default_rng(0).standard_normal((300, 3))
 
 
 def gone(density, log_pi, start, prior=PRIOR, most=300):
-    """Return the batches of points that a way asks for, and their log-densities."""
-    return walked(way_by(density, prior), log_pi, start, most)
+    """Return the batches of points that a search asks for, and their log-densities."""
+    return walked(search_by(density, prior), log_pi, start, most)
 
 
-def way_by(
+def search_by(
     density,
     prior=PRIOR,
     learn=lambda n: None,
     unpredicted=lambda n: 0.0,
     misfit=lambda: (5.0, 5),
+    paid=(0, 0),
     **options,
 ):
-    """Return a way that is not led astray by what is far away, by default."""
+    """Return a search that has one climb, by default, and predicts what is far away."""
     rng = np.random.default_rng(1)
 
     def mode(z, factor):
         return Mode(z, factor, density.values(z[None])[0][0])
 
-    return Way(density, learn, prior, rng, unpredicted, misfit, mode, **options)
+    return PosteriorSearch(density, learn, prior, rng, unpredicted, misfit, mode, paid, **options)
 
 
-def walked(way, log_pi, start, most=300):
-    """Return the same of a way."""
-    going, batches, values = way.go(start), [], []
+def walked(search, log_pi, start, most=300):
+    """Return the same of a search."""
+    going, batches, values = search.go(start), [], []
     points = next(going)
     while sum(map(len, batches)) < most:
         batches.append(points)
@@ -99,13 +100,13 @@ def test_a_good_emulator_leads_there_at_once():
 
 def test_rounds_have_as_many_points_as_run_side_by_side():
     for n in (2, MOST_AT_ONCE):
-        batches, values = walked(way_by(NORMAL, n_each=n), log_normal, np.zeros(3))
+        batches, values = walked(search_by(NORMAL, n_each=n), log_normal, np.zeros(3))
         assert values.max() > -0.1
-        assert {len(points) for points in batches[1:-1]} == {n}  # a last look is far away
+        assert {len(points) for points in batches[1:-1]} == {n}  # the last are of the prior
 
 
 def test_an_emulator_of_earlier_runs_needs_no_design():
-    batches, values = walked(way_by(NORMAL, informed=True), log_normal, np.zeros(3))
+    batches, values = walked(search_by(NORMAL, informed=True), log_normal, np.zeros(3))
     assert values.max() > -0.1
     assert (len(batches[0]), {len(points) for points in batches[1:]}) == (1, {2})
     assert len(values) < N_DESIGN
@@ -121,33 +122,34 @@ def slope_of_plain(z):
     return np.where(is_plain[:, None], [2.0, 0, 0], -z / 0.1**2)
 
 
-@pytest.mark.parametrize("least", [way_module.LEAST_PROGRESS, -np.inf])
+@pytest.mark.parametrize("least", [search_module.LEAST_PROGRESS, -np.inf])
 def test_a_climb_that_does_not_come_to_fit_the_data_is_left(monkeypatch, least):
     """Otherwise it goes on while it gains anything."""
-    monkeypatch.setattr(way_module, "LEAST_PROGRESS", least)
-    monkeypatch.setattr(way_module, "LARGEST_RADIUS", 1.0)
-    way = way_by(
+    monkeypatch.setattr(search_module, "LEAST_PROGRESS", least)
+    monkeypatch.setattr(search_module, "LARGEST_RADIUS", 1.0)
+    search = search_by(
         Known(log_of_plain, slope_of_plain),
-        misfit=lambda: (2000.0 if way.highest < -500 else 5.0, 5),
+        misfit=lambda: (2000.0 if search.highest < -500 else 5.0, 5),
+        paid=(0, 1000),
     )
-    going = way.go(np.array([100.0, 0, 0]))
+    going = search.go(np.array([100.0, 0, 0]))
     points = next(going)
     n_rounds = 0
-    while way.n_starts == 1 and n_rounds < 20:
+    while len(search.costs) == 0 and n_rounds < 20:
         points = going.send(log_of_plain(points))
         n_rounds += 1
     assert (n_rounds < 12) == (least > 0)
     for _ in range(20):
-        if way.best.logp < -1:
+        if search.best.logp < -1:
             points = going.send(log_of_plain(points))
-    assert (way.best.logp > -1) == (least > 0)
+    assert (search.best.logp > -1) == (least > 0)
 
 
 def test_the_best_climb_goes_on_if_none_comes_to_fit_the_data(monkeypatch):
-    monkeypatch.setattr(way_module, "LARGEST_RADIUS", 1.0)  # so all of them are slow
-    way = way_by(NORMAL, misfit=lambda: (2000.0, 5))
-    _, values = walked(way, log_normal, np.zeros(3), most=1000)
-    assert way.best.arrived
+    monkeypatch.setattr(search_module, "LARGEST_RADIUS", 1.0)  # so all of them are slow
+    search = search_by(NORMAL, misfit=lambda: (2000.0, 5), paid=(0, 300))
+    _, values = walked(search, log_normal, np.zeros(3), most=1000)
+    assert search.best.arrived
     assert values.max() > -0.5
 
 
@@ -208,19 +210,19 @@ def slope_of_funnel(z):
 @pytest.mark.parametrize("scale", [1.0, 3.0])
 def test_it_does_not_go_into_the_neck_of_a_funnel(scale):
     """There the density has no bound, and hardly any mass: below z₀ about exp z₀."""
-    way = way_by(Known(log_funnel, slope_of_funnel), FUNNEL_PRIOR)
-    walked(way, log_funnel, scale * np.array([0.5, 1, -1, 1, -1, 1, -1]))
-    assert -7 < way.best.z[0] < 1
-    assert all(z[0] > -7 for z in way.modes()[1])
+    search = search_by(Known(log_funnel, slope_of_funnel), FUNNEL_PRIOR)
+    walked(search, log_funnel, scale * np.array([0.5, 1, -1, 1, -1, 1, -1]))
+    assert -7 < search.best.z[0] < 1
+    assert all(z[0] > -7 for z in search.modes()[1])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 3.0])
 def test_by_heights_alone_it_would(scale, monkeypatch):
-    way = way_by(Known(log_funnel, slope_of_funnel), FUNNEL_PRIOR)
-    monkeypatch.setattr(way, "_volumes", lambda points: np.zeros(len(points)))
-    walked(way, log_funnel, scale * np.array([0.5, 1, -1, 1, -1, 1, -1]))
-    assert way.best.z[0] < -7
+    search = search_by(Known(log_funnel, slope_of_funnel), FUNNEL_PRIOR)
+    monkeypatch.setattr(search, "_volumes", lambda points: np.zeros(len(points)))
+    walked(search, log_funnel, scale * np.array([0.5, 1, -1, 1, -1, 1, -1]))
+    assert search.best.z[0] < -7
 
 
 def test_it_looks_for_other_modes():
@@ -230,19 +232,19 @@ def test_it_looks_for_other_modes():
 
 def test_a_climb_that_is_cut_short_counts_if_it_is_better():
     """Else a search that its budget stops takes the wrong mode for its end."""
-    way = way_by(Known(log_two, slope_of_two))
-    going = way.go(np.array([-2.0, 0, 0]))
+    search = search_by(Known(log_two, slope_of_two))
+    going = search.go(np.array([-2.0, 0, 0]))
     points = next(going)
-    while way.n_climbs == 0 or way.climbing is None:
+    while search.n_climbs == 0 or search.climbing is None:
         points = going.send(log_two(points))
-    assert way.best.arrived
-    assert way.best.z[0] < -1.9
-    way.settle()
-    assert not way.best.arrived
-    assert way.modes()[1][0, 0] > 1.9
+    assert search.best.arrived
+    assert search.best.z[0] < -1.9
+    search.settle()
+    assert not search.best.arrived
+    assert search.modes()[1][0, 0] > 1.9
 
 
-def test_where_far_points_are_not_predicted_it_begins_anew():
+def test_where_draws_of_the_prior_are_not_predicted_it_begins_anew():
     """Until enough climbs came to the best place, each by its own evaluations."""
     learned, asked = [], []
 
@@ -250,35 +252,55 @@ def test_where_far_points_are_not_predicted_it_begins_anew():
         asked.append(n)
         return 1.0
 
-    way = way_by(NORMAL, learn=learned.append, unpredicted=unpredicted)
-    _, values = walked(way, log_normal, np.zeros(3))
+    search = search_by(NORMAL, learn=learned.append, unpredicted=unpredicted, paid=(0, 300))
+    _, values = walked(search, log_normal, np.zeros(3))
     assert asked == MOST_FAR * [N_FAR]
-    assert (way.n_climbs, way.best.n_came, len(way.maxima)) == (ENOUGH_CAME, ENOUGH_CAME, 1)
-    assert way.best.logp == values.max()
+    assert search.searches() == (ENOUGH_CAME, 1, ENOUGH_CAME, True)
+    assert search.best.logp == values.max()
     assert learned.count(N_DESIGN) == ENOUGH_CAME
 
 
 @pytest.mark.parametrize("chi2", [5.0, 24.0])
-def test_one_look_is_enough_where_far_points_are_predicted(chi2):
-    way = way_by(NORMAL, misfit=lambda: (chi2, 5))
-    batches, _ = walked(way, log_normal, np.zeros(3))
-    assert not way.may_miss
-    assert (way.n_begun, way.n_climbs, len(batches[-1])) == (1, 1, N_FAR)
+def test_without_a_doubt_one_search_is_enough(chi2):
+    search = search_by(NORMAL, misfit=lambda: (chi2, 5), paid=(0, 300))
+    walked(search, log_normal, np.zeros(3))
+    assert search.searches() == (1, 1, 1, False)
 
 
 def test_where_the_best_place_does_not_fit_the_data_it_begins_anew():
-    way = way_by(NORMAL, misfit=lambda: (26.0, 5))
-    walked(way, log_normal, np.zeros(3))
-    assert way.may_miss
-    assert (way.n_begun, way.n_climbs, way.best.n_came) == (ENOUGH_CAME,) * 3
+    search = search_by(NORMAL, misfit=lambda: (26.0, 5), paid=(0, 300))
+    walked(search, log_normal, np.zeros(3))
+    assert search.searches() == (ENOUGH_CAME, 1, ENOUGH_CAME, True)
 
 
-def test_a_place_that_fits_the_data_is_enough():
-    found = chain([(26.0, 5)], repeat((5.0, 5)))
-    way = way_by(NORMAL, misfit=lambda: next(found))
-    walked(way, log_normal, np.zeros(3))
-    assert not way.may_miss
-    assert (way.n_begun, way.best.n_came) == (2, 2)
+def test_a_place_that_fits_the_data_ends_the_doubt():
+    def misfit():
+        return 26.0 if len(search.costs) < 2 else 5.0, 5
+
+    search = search_by(NORMAL, misfit=misfit, paid=(0, 300))
+    walked(search, log_normal, np.zeros(3))
+    assert search.searches() == (2, 1, 2, False)
+
+
+def test_searches_from_the_prior_end_when_no_other_end_is_expected():
+    """Where all came to one place, after eight; and before, if they are not paid for."""
+    search = search_by(NORMAL, paid=(1000, 1000))
+    walked(search, log_normal, np.zeros(3), most=1000)
+    assert search.searches() == (8, 1, 8, False)
+    assert max(search.costs[1:]) < search.costs[0]  # they end in the region of the first one
+    search = search_by(NORMAL, paid=(40, 1000))
+    walked(search, log_normal, np.zeros(3), most=1000)
+    n, *_ = search.searches()
+    assert 1 < n < 8
+    assert sum(search.costs[1:]) <= 40
+
+
+def test_how_many_ends_are_expected():
+    """By the formulas of Boender and Rinnooy Kan, w(n − 1)/(n − w − 2) and w(w + 1)/(n(n − 1))."""
+    assert [may_end_elsewhere(n, 1) for n in (3, 7, 8)] == [True, True, False]
+    assert [may_end_elsewhere(n, 2) for n in (4, 16, 17)] == [True, True, False]
+    assert share_elsewhere(8, 1) == 2 / 56
+    assert share_elsewhere(1, 1) == share_elsewhere(2, 2) == 1
 
 
 def test_how_badly_outputs_fit():
@@ -304,13 +326,14 @@ def test_other_places_are_counted_for_themselves():
     """Far from both modes of a density, of which an emulator sees the one that is near."""
     near = np.where(np.arange(300) % 2, 2.0, -2.0)
     prior = np.column_stack([near, np.zeros(300), np.zeros(300)]) + 0.1 * PRIOR
-    way = way_by(Known(log_two, slope_of_two), prior, unpredicted=lambda n: 1.0)
-    walked(way, log_two, np.array([-2.0, 0, 0]))
-    assert way.best.z[0] > 1.9
-    assert way.n_starts <= MOST_CLIMBS
-    # Each start comes somewhere; and a best place that was found by a look counts as one more.
-    assert 2 <= sum(place.n_came for place in way.maxima) <= way.n_starts + 1
-    assert way.n_climbs > way.best.n_came
+    search = search_by(
+        Known(log_two, slope_of_two), prior, unpredicted=lambda n: 1.0, paid=(0, 500)
+    )
+    walked(search, log_two, np.array([-2.0, 0, 0]), most=1000)
+    assert search.best.z[0] > 1.9
+    n, n_ends, came, in_doubt = search.searches()
+    assert (n_ends, in_doubt) == (2, True)
+    assert 0 < came < n
 
 
 def test_what_is_not_predicted_is_relative_to_changes(monkeypatch):
@@ -327,22 +350,35 @@ def test_what_is_not_predicted_is_relative_to_changes(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("climbs", "says"),
-    [((0, 0), ""), ((1, 1), ""), ((3, 3), ""), ((4, 3), "3 of 4 climbs"), ((1, 0), "only place")],
+    ("searches", "says"),
+    [
+        ((0, 0, 0, 0), ""),
+        ((1, 1, 1, 0), "one search"),
+        ((3, 1, 3, 0), "3 searches"),
+        ((8, 1, 8, 0), "1 place; 4 % of the starts"),
+        ((17, 2, 9, 0), "2 places; 2 % of the starts"),
+        ((3, 1, 3, 1), "3 searches"),
+    ],
 )
-def test_it_says_that_few_climbs_came_to_the_best_place(climbs, says):
-    said = explain_climbs(np.array(climbs), ["logistic"])
-    assert (says in said and "`initvals`" in said) if says else said == ""
+def test_it_says_where_searches_ended(searches, says):
+    assert warn_of_other_ends(np.array(searches), ["logistic"]) == ""
+    said = explain_searches(np.array(searches))
+    assert says in said if says else said == ""
 
 
-@pytest.mark.parametrize(("chi2", "told"), [(26.0, (1, 0)), (5.0, (0, 0))])
-def test_evaluations_that_end_before_another_climb_are_told(chi2, told):
-    way = way_by(NORMAL, misfit=lambda: (chi2, 5))
-    going = way.go(np.zeros(3))
-    points = next(going)
-    while way.n_climbs == 0:
-        points = going.send(log_normal(points))
-    assert way.climbs_to_tell() == told
+@pytest.mark.parametrize(
+    ("searches", "says"),
+    [
+        ((1, 1, 1, 1), "logistic returns cannot be predicted"),
+        ((4, 2, 3, 0), "2 places; 50 % of the starts may end elsewhere: 3 of them"),
+        ((3, 1, 0, 1), "1 place; 33 % of the starts may end elsewhere: 0 of them"),
+    ],
+)
+def test_it_warns_where_they_may_have_missed_a_better_mode(searches, says):
+    said = warn_of_other_ends(np.array(searches), ["logistic"])
+    assert says in said
+    assert "`initvals`" in said
+    assert explain_searches(np.array(searches)) == ""
 
 
 # ---- of a model ---------------------------------------------------------------------------------
@@ -364,7 +400,7 @@ def job(step):
     return Job([step], step.outputs(step.var_names[:1]), keeps_warmup=True)
 
 
-SEARCH = "pymc_kameleon.samplers.emulator.initial_search"
+SEARCH = "pymc_kameleon.samplers.approximation.initial_search"
 STARTS = [0.0, 3.0, -0.7], [-1.5, 1.0, 0.5], [1.0, 5.0, 0.0]
 
 

@@ -35,10 +35,7 @@ def page_of(sampler):
 
 
 def sampler_table():
-    """Return what each sampler is, and what a draw of it costs.
-
-    That of SurrogateMetropolis is for what it is made for, an expensive log-density.
-    """
+    """Return what each sampler is, and what a draw of it costs."""
     black_box = pk.black_box(np.sin)
     with pm.Model() as plain:
         pm.Normal("x", shape=D)
@@ -47,9 +44,8 @@ def sampler_table():
         pm.Normal("y", black_box(x), observed=np.ones(D))
     lines = ["| sampler | | gradient | evaluations per draw |", "|---|---|---|---|"]
     for sampler in pk.samplers.SAMPLERS:
-        options = {"expensive": True} if sampler is pk.SurrogateMetropolis else {}
         model = simulated if sampler is pk.EmulatorMetropolis else plain
-        step = sampler(model=model, **options)
+        step = sampler(model=model)
         summary = inspect.getdoc(sampler).partition("\n\n")[0].replace("\n", " ").rstrip(".")
         cost = step.steps_per_draw * step._largest_n_logp()
         needs = "yes" if sampler.derivatives else "no"

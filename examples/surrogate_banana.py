@@ -42,7 +42,7 @@ def tuned(n):
     with pm.Model() as model:
         x = pm.Flat("x", shape=2)
         pm.Potential("banana", log_density(x[0], x[1]))
-    step = pk.SurrogateMetropolis(model=model, expensive=True)
+    step = pk.SurrogateMetropolis(model=model)
     step.setup_chain(np.random.default_rng(SEED), n, 0)
     point, n_evaluations = {"x": np.zeros(2)}, 0
     for _ in range(n):

@@ -72,7 +72,7 @@ def step_of(case):
     model, known = model_of(case)
     if case in OUTPUTS:
         return pk.EmulatorMetropolis(model=model), known
-    return pk.SurrogateMetropolis(model=model, expensive=True), known
+    return pk.SurrogateMetropolis(model=model), known
 
 
 def model_of(case):

@@ -48,11 +48,8 @@ PICTURE = DOCS / "images" / "error_by_evaluations.png"
 SHARE = 0.4
 """Of a chain's evaluations, the share that it tunes; its way to the posterior comes on top."""
 
-OPTIONS = {
-    "SurrogateMetropolis": {"expensive": True},
-    "GAM": {"control_variates": True},
-}
-"""Here evaluations count, not seconds; and averages are corrected where that is possible."""
+OPTIONS = {"GAM": {"control_variates": True}}
+"""Averages are corrected where that is possible."""
 
 WAY, LEAST_TUNING = 10, 30
 """Evaluations times d of the way to the posterior, about, which SurrogateMetropolis makes in full

@@ -59,7 +59,7 @@ def run(case, sampler, seed):
 
 def of_surrogates(problem, seed):
     """Return a result of SurrogateMetropolis."""
-    step = step_of("SurrogateMetropolis", problem.model, expensive=True)
+    step = step_of("SurrogateMetropolis", problem.model)
     starts = problem.initvals(seed)
     return sample(step, max_evaluations=EVALUATIONS, initvals=starts, random_seed=seed)
 

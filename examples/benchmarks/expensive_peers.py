@@ -21,7 +21,7 @@ search of a mode is counted, in its own units. They see numbers of the log-likel
 log-density alone. Ours is `pk.sample(max_evaluations=...)`, read by
 `pk.expectation`. It chooses its sampler by itself, and so learns a simulator's predictions where a
 model has one; "density" is SurrogateMetropolis on these, which sees what others see. Of compiled
-models ours is SurrogateMetropolis, which is told that they are expensive.
+models ours is SurrogateMetropolis.
 
 Errors are those of the mean and of the standard deviation of each coordinate on the unconstrained
 scale, in posterior standard deviations; the latter is by the mean square distance from the right
@@ -344,7 +344,7 @@ def ours(most, as_density, target, errors, seed):
         "idata_kwargs": {"include_transformed": True},
     }
     if as_density or target.calls is None:
-        options["step"] = pk.SurrogateMetropolis(model=target.model, expensive=True)
+        options["step"] = pk.SurrogateMetropolis(model=target.model)
     dt, _ = suites.sampled(target.model, seed, options)
     counted = evaluations(dt)[:, -1].sum() if target.calls is None else len(target.calls)
     found = pk.expectation(dt, lambda v: errors(target.coordinates(v)), target.model)

@@ -54,7 +54,7 @@ def measured(case, noise, at, seeds):
     """Return rows of what runs are worth, one for each number of evaluations."""
     known = known_quantiles(Problem(case))
     problem = Problem(case, CASES[case]._replace(build=partial(noisy, case, noise)))
-    step, rows = pk.SurrogateMetropolis(model=problem.model, expensive=True), []
+    step, rows = pk.SurrogateMetropolis(model=problem.model), []
     for n in at:
         found = [ran(problem, step, known, seed, n) for seed in range(seeds)]
         errors, z, seconds = (np.array(part) for part in zip(*found, strict=True))

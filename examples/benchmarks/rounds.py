@@ -50,7 +50,7 @@ def built(case, seconds, sigma):
     known = known_quantiles(problem)
     if seconds > 0:
         make_slow(problem.model, seconds, sigma)
-    return problem, known, pk.SurrogateMetropolis(model=problem.model, expensive=True)
+    return problem, known, pk.SurrogateMetropolis(model=problem.model)
 
 
 def make_slow(model, seconds, sigma):

@@ -4,8 +4,8 @@
 
 Four chains with default arguments from jittered starts, on each of the posteriors of posteriors.py.
 Counted is what the first draw of tuning took, less its own transitions. GAM stands for the samplers
-whose chains go alone; chains of SurrogateMetropolis, told that evaluations are expensive, follow
-the first one. docs/quoted.py writes the numbers.
+whose chains go alone; chains of SurrogateMetropolis follow the first one. docs/quoted.py writes the
+numbers.
 """
 
 from pathlib import Path
@@ -25,8 +25,7 @@ def plan(options):
 
 def run(case, sampler, seed):
     """Return the evaluations of each chain before its transitions."""
-    options = {"expensive": True} if sampler == "SurrogateMetropolis" else {}
-    step = sampler_class(sampler)(model=POSTERIORS[case](), **options)
+    step = sampler_class(sampler)(model=POSTERIORS[case]())
     dt = sample(step, 1, tune=TUNE, random_seed=seed)
     first = dt["warmup_sample_stats"]["n_logp"].values[:, 0]
     return {"d": step.layout.d, "way": (first - step.steps_per_draw).tolist()}

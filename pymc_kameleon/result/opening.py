@@ -50,8 +50,7 @@ def evaluations_in(tree):
     if EVALUATIONS not in tree.children:
         raise ValueError(
             f"The result has no group {EVALUATIONS!r}. pk.sample keeps it of "
-            "pk.EmulatorMetropolis, and of pk.SurrogateMetropolis where evaluations are expensive; "
-            "pm.sample does not."
+            "pk.EmulatorMetropolis and pk.SurrogateMetropolis; pm.sample does not."
         )
     return tree[EVALUATIONS].to_dataset()
 

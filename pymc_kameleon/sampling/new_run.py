@@ -74,8 +74,7 @@ def reused(steps, evaluations):
     if all(own is None for own in found):
         raise ValueError(
             "evaluations are for pk.EmulatorMetropolis, or for a pk.SurrogateMetropolis that moves "
-            "all variables of an expensive log-density, expensive=True, not "
-            f"{', '.join(map(repr, steps))}."
+            f"all variables, not {', '.join(map(repr, steps))}."
         )
     return found
 

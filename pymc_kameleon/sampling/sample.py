@@ -173,7 +173,7 @@ def sample(
         another noise model, or more subjects. The box is recognised by its name and its numbers of
         inputs and outputs. The log says if its code or constants have changed, and it is called
         twice to see that it returns the same. See docs/emulator.md. SurrogateMetropolis takes up
-        those of the same expensive log-density, if it moves all variables. Two are made again to
+        those of the same log-density, if it moves all variables. Two are made again to
         see that it is the same. See docs/surrogate.md.
     model : pm.Model, optional
         Taken from the context by default.

@@ -185,8 +185,9 @@ class KameleonStep(ArrayStepShared):
             raise ValueError(
                 f"{name} has nothing to move: {[*self.layout.shapes]} have no elements."
             )
-        if steps_per_draw is not None:
-            steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
+        if steps_per_draw is None:
+            steps_per_draw = self.default_steps_per_draw(d)
+        self.steps_per_draw = checked_integer("steps_per_draw", steps_per_draw, at_least=1)
         self.pseudo_marginal = checked_bool("pseudo_marginal", pseudo_marginal)
         self.search = (NoSearch if pseudo_marginal else self.initial_search)(self)
         if pseudo_marginal:
@@ -211,7 +212,6 @@ class KameleonStep(ArrayStepShared):
         self.stats_dtypes_shapes, self.stats_dtypes = stats_of_pymc(self.statistics)
         self._buffer = self.statistics.buffer()
         noise.check_model(self)
-        self.steps_per_draw = self._usual_steps() if steps_per_draw is None else steps_per_draw
         self.configuration = {
             "sampler": name,
             "d": d,
@@ -302,10 +302,6 @@ class KameleonStep(ArrayStepShared):
         """Compile the log-density."""
         with one_thread_compiles:
             self.log_density.compiled()
-
-    def _usual_steps(self):
-        """Return the transitions per draw where none are asked for."""
-        return self.default_steps_per_draw(self._d)
 
     def _stat_name(self, field):
         """Return what one of the sampler's own statistics is called in a result."""

@@ -239,7 +239,7 @@ def test_the_better_correction_is_used():
     """SurrogateMetropolis on two independent variables; the moves know one better, perhaps."""
     with pm.Model() as model:
         pm.Normal("x", shape=2)
-    dt = sample(pk.SurrogateMetropolis(model=model, expensive=True), draws=300, tune=300, chains=4)
+    dt = sample(pk.SurrogateMetropolis(model=model), draws=300, tune=300, chains=4)
     before = pk.summary(dt, round_to="none")
     table = pk.summary(dt, model=model, round_to="none")
     assert (table["mcse_mean"] <= before["mcse_mean"] * (1 + 1e-9)).all()

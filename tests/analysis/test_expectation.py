@@ -392,7 +392,7 @@ def step():
         t = pm.Exponential("t", 1)
         pm.Deterministic("y", x[0] + t)
         pm.Deterministic("positive", 1 * (x[0] > 0))
-        return pk.SurrogateMetropolis(model=model, expensive=True)
+        return pk.SurrogateMetropolis(model=model)
 
 
 RUN = {"draws": 400, "tune": 300, "chains": 4, "random_seed": 3}

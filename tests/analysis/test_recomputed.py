@@ -56,7 +56,7 @@ def by_moves_alone():
 @pytest.fixture(scope="module")
 def result():
     """A run whose surrogate is good, with half of its draws, too: one run in seven has another."""
-    step = pk.SurrogateMetropolis(model=MODEL, expensive=True)
+    step = pk.SurrogateMetropolis(model=MODEL)
     for seed in range(7, 12):
         dt = sample(step, draws=250, tune=600, chains=4, random_seed=seed)
         if pk.summary(dt, ["x", "t", "w", "sum"], model=MODEL)["gain"].min() > 10:
@@ -317,7 +317,7 @@ def test_a_prior_by_a_black_box_calls_nothing():
     with pm.Model():
         a = pm.Normal("a", shape=2)
         pm.Normal("b", simulator(a), 0.5)
-        dt = sample(pk.SurrogateMetropolis(expensive=True), draws=40, tune=100, chains=2)
+        dt = sample(pk.SurrogateMetropolis(), draws=40, tune=100, chains=2)
         calls.clear()
         pk.summary(dt)
         pk.expectation(dt, lambda v: v["a"])

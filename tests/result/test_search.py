@@ -69,7 +69,7 @@ SEARCHES = {
     "GAM": (pk.GAM, {"line searches", "climb"}),
     "KAM beside MALA": ([pk.KAM.options(["x"]), pk.baselines.MALA], {"line searches"}),
     "SurrogateMetropolis": (
-        pk.SurrogateMetropolis.options(expensive=True),
+        pk.SurrogateMetropolis,
         {"design", "converged", "informative points"},
     ),
     "EmulatorMetropolis": (pk.EmulatorMetropolis, {"design", "converged", "draws of the prior"}),

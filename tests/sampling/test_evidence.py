@@ -284,7 +284,7 @@ def of_surrogates():
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1, shape=2)
         pm.Potential("likelihood", op(x))
-    step = pk.SurrogateMetropolis(model=model, expensive=True)
+    step = pk.SurrogateMetropolis(model=model)
     options = {"max_evaluations": 300, "chains": 4, "cores": 1, "random_seed": 1}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pymc_kameleon.samplers.surrogate.active.search.MOST_COORDINATES", 0)
@@ -313,7 +313,7 @@ def test_a_surrogate_may_have_variables_in_another_order_than_the_model():
     with pm.Model() as model:
         a, b = pm.Normal("a", 0, 1), pm.Normal("b", 4, 0.1)
         pm.Potential("likelihood", op(pt.stack([a, 10 * (b - 4)])))
-        step = pk.SurrogateMetropolis([b, a], expensive=True)
+        step = pk.SurrogateMetropolis([b, a])
         dt = pk.sample(step=step, max_evaluations=300, cores=1, random_seed=1, **QUIET)
     found = pk.evidence(dt, model, 50, 1, cores=1)
     assert abs(found.log_evidence + np.log(2)) < 4 * found.standard_error < 0.1

@@ -43,7 +43,7 @@ def plain_walk():
 
 @pytest.fixture(scope="module")
 def plain_surrogate():
-    return pk.SurrogateMetropolis(model=normal(), expensive=True)
+    return pk.SurrogateMetropolis(model=normal())
 
 
 @pytest.fixture(scope="module")
@@ -185,9 +185,7 @@ def test_draws_and_tuning_are_limits(surrogate, plain_walk):
 
 def test_ways_take_more_where_a_process_makes_them():
     """In more dimensions they teach less than tuning does, which they would leave too little."""
-    share = {
-        d: pk.SurrogateMetropolis(model=normal(d), expensive=True).search.share for d in (2, 15)
-    }
+    share = {d: pk.SurrogateMetropolis(model=normal(d)).search.share for d in (2, 15)}
     assert share == {2: 0.9, 15: 0.5}
 
 

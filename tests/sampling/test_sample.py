@@ -139,7 +139,8 @@ def test_draws_what_pm_sample_draws(row, model):
     ours = sample(unpooled(step), draws=60, tune=200, **options)
     assert set(theirs.children) <= set(ours.children)
     kept = {step.keeps.group} if step.statistics.kept else set()
-    kept |= {"evaluations"} if type(step).__name__ == "BoxedEmulator" else set()
+    knows = type(step).__name__ in {"SurrogateMetropolis", "BoxedEmulator"}
+    kept |= {"evaluations"} if knows else set()
     kept |= {"search"} if step.search.searches else set()
     assert set(ours.children) - set(theirs.children) == {"learned", "sampling_state"} | kept
     assert_same(ours, theirs, theirs.children)

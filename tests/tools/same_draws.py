@@ -76,7 +76,6 @@ def of_averages():
         ("GAM", pk.GAM(), {}),
         ("GAM with control variates", pk.GAM(control_variates=True), {"draws": 500}),
         ("a surrogate", pk.SurrogateMetropolis(), {"chains": 4}),
-        ("a dear one", pk.SurrogateMetropolis(expensive=True), {}),
     ):
         yield name, (dt := sample(step, **options))
         yield f"{name}, resumed", pk.resume(dt, 20, **QUIET)

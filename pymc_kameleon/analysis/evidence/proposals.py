@@ -23,7 +23,6 @@ from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import worth_fitting
 from pymc_kameleon.samplers.surrogate.density import Surrogate
-from pymc_kameleon.samplers.surrogate.effort import EXPENSIVE
 from pymc_kameleon.samplers.surrogate.emulator import POINTS_AT_A_TIME
 from pymc_kameleon.samplers.surrogate.moves import SETS, new_ends
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
@@ -261,11 +260,11 @@ def _fitted(x, f, rng):
 def _surrogate(x, f, mean, factor, nu, rng):
     """Return a Surrogate that is fitted to points, very low values raised; None by rounding."""
     d, u = x.shape[1], whitened(x, mean, factor)
-    effort, level = EXPENSIVE.in_dimensions(d), np.median(f)
+    level = np.median(f)
     f = np.fmax(f, level - MOST_DROP[0] - MOST_DROP[1] * d + 1)
-    rows = rng.permutation(worth_fitting(u, f - level, effort.n_centres, rng))
+    rows = rng.permutation(worth_fitting(u, f - level, fit.n_centres(d), rng))
     surrogate = allocate(Surrogate, {"d": d, "m": len(rows)})
     scored, hyper = np.ones(len(rows), bool), fit.Hyper.start(d)
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        error = fit.fit(surrogate, u[rows], f[rows], scored, hyper, nu, effort, level)[1]
+        error = fit.fit(surrogate, u[rows], f[rows], scored, hyper, nu, level)[1]
     return surrogate if error < np.inf else None

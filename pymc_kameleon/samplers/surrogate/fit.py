@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from pymc_kameleon.approximation.linalg import squared_distances
-from pymc_kameleon.core.quadratic import by_order, terms
+from pymc_kameleon.core.quadratic import by_order, n_coefficients, terms
 
 LEVELS = {
     "on_quadratic": (True, False),
@@ -27,8 +27,17 @@ LEVELS = {
 }
 """The values that a choice is made among."""
 
-STRETCH = 2.0, 64.0
-"""Factor by which a coordinate is stretched or shrunk at a time, and at most."""
+STRETCH, MOST_STRETCHED = (2.0, 64.0), 40
+"""Factor by which a coordinate is stretched or shrunk at a time, and at most; and coordinates up
+to which each has a rate of its own, as many as `pk.sample` takes SurrogateMetropolis for."""
+
+N_CENTRES, N_SCORED, MOST_CENTRES = 800, 400, 1200
+"""Points that a surrogate is fitted to, and by which it is chosen how, unless a quadratic has more
+coefficients; and at most. A fit takes 0.004, 0.02 and 0.06 s for 400, 800 and 1200 points, and a
+choice makes a hundred or more."""
+
+N_ROUNDS = 4
+"""How often each part of the choice is reconsidered at first, at most."""
 
 PRIOR_VARIANCES = 1e4, 10.0, 1.0
 """Variances of the constant, of linear and of second-order coefficients."""
@@ -38,9 +47,6 @@ LEAST_WEIGHT = 1e-3
 
 SCORED_RANGE, LARGEST_ERROR = 4.0, 6.0
 """Leave-one-out errors count the less the lower f is, by e over this range, and at most so much."""
-
-QUADRATIC_NOISE, QUADRATIC_RANGE = 0.3, 2.0
-"""Noise and range of a fit without kernels."""
 
 LOWER_MARGIN, UPPER_MARGIN = 3.5, 1.0
 """How far h may lie below its typical value, so that chains do not stick; and above all that was
@@ -63,27 +69,32 @@ class Hyper(NamedTuple):
         return cls(True, 3.0, 3.0, 1e-3, 2.0, (1.0,) * d)
 
 
-def fit_quadratic(surrogate, u, f, counts, nu, level=0.0):
-    """Fit a surrogate without kernels, which costs a fraction, else as `fit`; return its error."""
-    problem = _Problem(u, f - level, counts, nu)
-    coefficients, error = problem.quadratic()
-    if coefficients is not None:
-        surrogate.nu[0], surrogate.n[0] = nu, 0
-        _write_polynomial(surrogate, problem, True, coefficients, level)
-    return error
+def n_centres(d):
+    """Return how many points a surrogate is fitted to, at most."""
+    return max(N_CENTRES, _enough_for_quadratic(d))
 
 
-def fit(surrogate, u, f, counts, hyper, nu, effort, level=0.0):
+def n_scored(d):
+    """Return by how many points it is chosen how, at most."""
+    return max(N_SCORED, _enough_for_quadratic(d))
+
+
+def _enough_for_quadratic(d):
+    return min(int(1.3 * n_coefficients(d)), MOST_CENTRES)
+
+
+def fit(surrogate, u, f, counts, hyper, nu, level=0.0, n_rounds=N_ROUNDS):
     """Fit a surrogate to log-densities f (n,) at points u (n, d); return the Hyper and its error.
 
-    The choice begins at `hyper`, with as much `effort`; errors at points that `counts` (n,) leaves
-    out do not matter. `level` is what f typically is. The error is leave-one-out, in log-density,
-    and infinite if rounding forbids the fit; then the surrogate is left as it is.
+    The choice begins at `hyper`, and is reconsidered `n_rounds` times; errors at points that
+    `counts` (n,) leaves out do not matter. `level` is what f typically is. The error is
+    leave-one-out, in log-density, and infinite if rounding forbids the fit; then the surrogate is
+    left as it is.
     """
-    few, f = slice(effort.n_scored), f - level
+    few, f = slice(n_scored(u.shape[1])), f - level
     problem = _Problem(u[few], f[few], counts[few], nu)
-    hyper, error = _choose(problem, hyper, effort)
-    if len(u) > effort.n_scored:
+    hyper, error = _choose(problem, hyper, n_rounds)
+    if len(problem.u) < len(u):
         problem = _Problem(u, f, counts, nu)
     alpha = problem.weights(hyper)
     if alpha is None:
@@ -93,7 +104,7 @@ def fit(surrogate, u, f, counts, hyper, nu, effort, level=0.0):
     return hyper, error
 
 
-def _choose(problem, hyper, effort):
+def _choose(problem, hyper, n_rounds):
     """Return a better choice, changing its parts in turn, and its error."""
     errors = {}
 
@@ -102,11 +113,11 @@ def _choose(problem, hyper, effort):
             errors[hyper] = problem.error(hyper)
         return errors[hyper]
 
-    for _ in range(effort.n_rounds):
+    for _ in range(n_rounds):
         last = hyper
         for name, levels in LEVELS.items():
             hyper = min([hyper, *(hyper._replace(**{name: level}) for level in levels)], key=error)
-        for k in range(problem.d if problem.d <= effort.most_stretched else 0):
+        for k in range(problem.d if problem.d <= MOST_STRETCHED else 0):
             hyper = min([hyper, *_stretched(hyper, k)], key=error)
         if hyper == last:
             break
@@ -148,12 +159,9 @@ class _Problem:
         w = self.u * rates(hyper)
         k = amplitude(hyper) / (1 + squared_distances(w, w))
         k += self.polynomial if hyper.on_quadratic else PRIOR_VARIANCES[0]
-        k[np.diag_indices(len(k))] += self.noise(hyper.noise, hyper.range)
+        noise = hyper.noise / (np.exp(-self.drop / hyper.range) + LEAST_WEIGHT)
+        k[np.diag_indices(len(k))] += noise
         return k
-
-    def noise(self, least, fall):
-        """Return the variance of the noise at each point."""
-        return least / (np.exp(-self.drop / fall) + LEAST_WEIGHT)
 
     def weights(self, hyper):
         """Return K⁻¹ r, or None where rounding forbids that."""
@@ -163,33 +171,18 @@ class _Problem:
         return lapack.dpotrs(factor, self.residual(hyper), lower=1)[0]
 
     def error(self, hyper):
-        """Return the leave-one-out error [RW, equation 5.12]."""
+        """Return the weighted mean of leave-one-out errors [RW, equation 5.12], but for a constant.
+
+        Each of them is limited.
+        """
         factor, failed = lapack.dpotrf(self.covariance(hyper), lower=1)
         if failed:
             return np.inf
         alpha = lapack.dpotrs(factor, self.residual(hyper), lower=1)[0]
         inverse, _ = lapack.dtrtri(factor, lower=1)
-        return self.mean_error(alpha / np.sum(np.tril(inverse) ** 2, axis=0))
-
-    def mean_error(self, errors):
-        """Return the weighted mean of errors (n,), but for a constant, each of them limited."""
-        errors = errors - self.scored @ errors
+        errors = alpha / np.sum(np.tril(inverse) ** 2, axis=0)
+        errors -= self.scored @ errors
         return self.scored @ np.minimum(np.abs(errors), LARGEST_ERROR)
-
-    def quadratic(self):
-        """Return coefficients and error of a fit without kernels, by the normal equations."""
-        noise = self.noise(QUADRATIC_NOISE, QUADRATIC_RANGE)
-        residual = self.f + np.sum(self.u * self.u, axis=1) / 2
-        weighted = self.features / noise[:, None]
-        precision = self.features.T @ weighted + np.diag(1 / self.prior)
-        factor, failed = lapack.dpotrf(precision, lower=1)
-        if failed:
-            return None, np.inf
-        coefficients = lapack.dpotrs(factor, weighted.T @ residual, lower=1)[0]
-        half = lapack.dtrtrs(factor, self.features.T, lower=1)[0]
-        leverage = np.sum(half * half, axis=0) / noise
-        errors = (residual - self.features @ coefficients) / (1 - leverage)
-        return coefficients, self.mean_error(errors)
 
 
 def rates(hyper):
@@ -204,22 +197,16 @@ def amplitude(hyper):
 
 def _write(surrogate, problem, hyper, alpha, level):
     """Write the fitted function into the surrogate."""
-    n, u = len(problem.u), problem.u
+    (n, d), u = problem.u.shape, problem.u
     surrogate.rates[:] = rates(hyper)
     surrogate.n[0] = n
     surrogate.centres[:, :n] = (u * surrogate.rates).T
     surrogate.weights[:n] = amplitude(hyper) * alpha
     coefficients = problem.prior * (problem.features.T @ alpha)
-    _write_polynomial(surrogate, problem, hyper.on_quadratic, coefficients, level)
-
-
-def _write_polynomial(surrogate, problem, on_quadratic, coefficients, level):
-    """Write all but the kernels."""
-    d = problem.d
-    surrogate.is_quadratic[0] = on_quadratic
+    surrogate.is_quadratic[0] = hyper.on_quadratic
     surrogate.constant[0] = level + coefficients[0]
     surrogate.linear[:], surrogate.quadratic[:] = 0.0, 0.0
-    if on_quadratic:
+    if hyper.on_quadratic:
         surrogate.linear[:] = coefficients[1 : d + 1]
         surrogate.quadratic[np.tril_indices(d)] = coefficients[d + 1 :]
         surrogate.quadratic[np.diag_indices(d)] -= 1.0

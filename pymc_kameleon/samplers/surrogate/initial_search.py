@@ -1,8 +1,8 @@
 """How SurrogateMetropolis finds the posterior before its first draw.
 
-A Gaussian process chooses the points where evaluations are expensive and coordinates few. If that
-fails, or they are many, the way goes on by line searches and BFGS. Where evaluations are plenty, a
-look for other modes follows.
+A Gaussian process chooses the points where coordinates are few. If that fails, or they are many,
+the way goes on by line searches and BFGS. Where evaluations are plenty, a look for other modes
+follows.
 """
 
 from dataclasses import replace
@@ -38,9 +38,6 @@ from pymc_kameleon.step.warm_start.search import WarmStart
 N_GUIDED = 32
 """Points that other chains may begin at, the best one and draws of the process."""
 
-CHEAP_BUDGET = 5
-"""Times as many evaluations a chain has for its way to the posterior where they are cheap."""
-
 
 class SearchByProcess(InitialSearch):
     """The search of SurrogateMetropolis."""
@@ -59,7 +56,7 @@ class SearchByProcess(InitialSearch):
 
     def usual_budget(self):
         """Return the evaluations of the way by lines and BFGS."""
-        return WARM_START_BUDGET * self.d * (1 if self.step.is_expensive else CHEAP_BUDGET)
+        return WARM_START_BUDGET * self.d
 
     def budget(self):
         """Return the evaluations of the way, or of what is left of it after a search in vain."""
@@ -115,7 +112,7 @@ class SearchByProcess(InitialSearch):
     @property
     def is_active(self):
         """Whether a Gaussian process chooses the first points."""
-        return self.step.is_expensive and suits(self.d)
+        return suits(self.d)
 
     def no_guide(self):
         """Return the guide, which has room for draws of the process."""

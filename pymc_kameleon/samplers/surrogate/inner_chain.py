@@ -9,11 +9,10 @@ from scipy.special import gammaln
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers.approximation.moves import SHORT_SHARE, SHORTEST_STEP
 from pymc_kameleon.samplers.surrogate import fit
-from pymc_kameleon.samplers.surrogate.effort import move_costs
 from pymc_kameleon.samplers.surrogate.fit import log_t
 
-LEAST_INNER = 32
-"""M at least where evaluations are expensive: with fewer, chains would stay in tails for long."""
+LEAST_INNER, MOST_INNER = 32, 64
+"""M at least, as with fewer chains would stay in tails for long; and at most."""
 
 N_STARTS = 200
 """Inner chains that are tried."""
@@ -49,9 +48,9 @@ def log_likelihood(u, nu):
     return constant - np.mean((nu + d) / 2 * np.log1p(squares / nu))
 
 
-def inner_settings(surrogate, u, effort, rng):
+def inner_settings(surrogate, u, rng):
     """Return (θ, share, M) by chains from u (n, d), and the share of steps where h is lowest."""
-    starts, most = u[rng.integers(len(u), size=N_STARTS)], effort.most_inner
+    starts = u[rng.integers(len(u), size=N_STARTS)]
 
     def jump(angle, share):
         return np.mean((moved(surrogate, starts, 2, angle, share, rng)[0][-1] - starts) ** 2)
@@ -59,20 +58,16 @@ def inner_settings(surrogate, u, effort, rng):
     jumps = [jump(angle, 1.0) for angle in ANGLES]
     angle, reference, walk = ANGLES[np.argmax(jumps)], max(jumps), jump(0.0, 0.0)
     share = np.clip(reference / (reference + walk), 0.25, 0.75)
-    places, log_s = moved(surrogate, starts, most, angle, share, rng)
+    places, log_s = moved(surrogate, starts, MOST_INNER, angle, share, rng)
     low = [np.mean(fit.are_lowest(surrogate, *own)) for own in zip(places, log_s, strict=True)]
     spread = 2 * np.maximum(np.var(starts, axis=0), 1e-10)
     far = np.array([np.min(np.mean((v - starts) ** 2, axis=0) / spread) for v in places])
-    if effort.is_cheap:
-        costs = [move_costs(effort, surrogate, m)[-1] for m in range(1, most + 1)]
-        n_inner = 1 + np.argmax(effective(2 * far.clip(max=1)) / costs)
-    else:
-        enough = far > UNCORRELATED
-        n_inner = next((m for m in range(LEAST_INNER, most, 4) if enough[m - 1]), most)
+    tried = range(LEAST_INNER, MOST_INNER, 4)
+    n_inner = next((m for m in tried if far[m - 1] > UNCORRELATED), MOST_INNER)
     return (angle, share, n_inner), np.mean(low)
 
 
-def settle_inner(surrogate, u, least_depth, effort, rng):
+def settle_inner(surrogate, u, least_depth, rng):
     """Lower the bound of h, by `least_depth` or more, until the inner chain is seldom there.
 
     In a thin, curved posterior most of the volume is beyond all that is known, and could hold most
@@ -83,7 +78,7 @@ def settle_inner(surrogate, u, least_depth, effort, rng):
         if depth < least_depth:
             continue
         surrogate.bounds[0] = fitted - depth
-        settings, low = inner_settings(surrogate, u, effort, rng)
+        settings, low = inner_settings(surrogate, u, rng)
         if low <= most:
             break
     return depth, settings
@@ -116,8 +111,3 @@ def moved(surrogate, u, n, angle, share, rng):
 def power(d):
     """Return β of wide moves: so that the mean of log s falls by as much as it varies, about."""
     return 1 / (1 + WIDE_DROP * np.sqrt(2 / d))
-
-
-def effective(e):
-    """Return the effective draws of a move: of an autoregression with this mean squared jump."""
-    return e / (4 - np.minimum(e, 3.9))

@@ -11,7 +11,6 @@ from scipy.special import erfc
 
 from pymc_kameleon.approximation.linalg import linear_algebra, whitened
 from pymc_kameleon.core.arrays import copy_arrays
-from pymc_kameleon.core.quadratic import n_coefficients
 from pymc_kameleon.samplers.approximation.moves import (
     BY_S,
     EXPECTED_MOVES,
@@ -20,20 +19,7 @@ from pymc_kameleon.samplers.approximation.moves import (
     shares_of,
 )
 from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain, modes
-from pymc_kameleon.samplers.surrogate.effort import MOST_CENTRES, move_costs
 from pymc_kameleon.samplers.surrogate.fit import Hyper, log_t
-
-MOST_QUADRATIC_POINTS = 2000
-"""Points that a quadratic alone is fitted to, at most, where evaluations are cheap."""
-
-GOOD_QUADRATIC = 0.15
-"""Error of a quadratic alone below which no kernels are tried where evaluations are cheap."""
-
-MOST_TERMS = 150
-"""Coefficients of a quadratic beyond which few centres add nothing to it."""
-
-KERNEL_GAIN = 1.1
-"""Times the acceptance that a quadratic alone has: what kernels have to bring there."""
 
 SHARED_PARAMETERS = (
     "shares",
@@ -75,9 +61,6 @@ share; and how much log s may be too low where it is known."""
 PAYS, GOOD = 2.0, 1.0
 """What a move by the surrogate should be worth: so many times a walk, or so much."""
 
-SLOW = 1e-3
-"""Seconds from which an evaluation is not cheap."""
-
 LEAST_LOW, SURPRISES = 8, 0.05
 """Low points, at least, that tell if the bound of h may be lower; share that may disagree."""
 
@@ -110,12 +93,12 @@ class Seen(NamedTuple):
 def learn_from(chains, rng):
     """Let chains, each with `parameters`, `tuning` and `state`, learn what they all have seen."""
     first = chains[0]
-    parameters, tuning, effort = first.parameters, first.tuning, first.effort
+    parameters, tuning = first.parameters, first.tuning
     surrogate, is_last = parameters.surrogate, first.monitor.done >= first.monitor.tune - 1
     for chain in chains:
         chain.parameters.n_looks[0] = 0
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        news, seen, least_depth = 0.0, seen_by(chains, effort, rng), tuning.tail_depth[0]
+        news, seen, least_depth = 0.0, seen_by(chains, rng), tuning.tail_depth[0]
         if len(seen.sample[0]) == 0:
             return
         if not np.isnan(parameters.error[0]):
@@ -123,13 +106,13 @@ def learn_from(chains, rng):
             least_depth = max(least_depth, known_depth(chains, seen.middle))
         chooses = is_last or seen.n >= 2 * tuning.n_chosen[0]
         nu = inner_chain.best_nu(seen.states)
-        left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, effort, chooses, seen.middle)
+        left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, chooses, seen.middle)
         if not left_out < np.inf:
             return
         if chooses:
             tuning.n_chosen[0] = seen.n
             tuning.depth[0], settings = inner_chain.settle_inner(
-                surrogate, seen.states, least_depth, effort, rng
+                surrogate, seen.states, least_depth, rng
             )
             parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
         else:
@@ -139,14 +122,13 @@ def learn_from(chains, rng):
     worth = sum(chain.tuning.worth[: len(LEAST_SHARES)] for chain in chains)
     if is_last:  # before that it would keep chains from looking for what is not known
         worth[BY_S] += EXPECTED_MOVES * np.array([2 * acceptance(left_out), 1.0])
-    costs = move_costs(effort, surrogate, parameters.n_inner[0]) if effort.is_cheap else None
     shares_of_modes = modes.learn_modes(chains)
     least = LEAST_SHARES if is_last else TUNING_SHARES
     if shares_of_modes:
         least = np.where(np.arange(len(least)) == 1, LEAST_OF_MODES, least)
     if is_last:
         tuning.unvisited[0] = modes.unvisited(tuning.found, shares_of_modes)
-    parameters.shares[:] = shares_by(worth, least, costs)
+    parameters.shares[:] = shares_by(worth, least)
     looks_at_draws = seen.n > FEW and not is_last
     draws = draws_of_s(surrogate, len(chains) if looks_at_draws else 0, rng)
     for k, chain in enumerate(chains):
@@ -161,34 +143,25 @@ def learn_from(chains, rng):
         chain.tuning.worth[:] /= 2
 
 
-def seen_by(chains, effort, rng):
+def seen_by(chains, rng):
     """Return what chains have Seen."""
     moves = [newest(chain.tuning.moves) for chain in chains]
     points, f, is_move = archive.points_of(chains)
     mean, factor = archive.moments_of(chains, moves)
     states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
     u, middle = whitened(points, mean, factor), archive.level(chains, moves)
-    most = MOST_QUADRATIC_POINTS if effort.is_cheap else effort.n_centres
-    rows = archive.worth_fitting(u, f - middle, most, rng)
+    rows = archive.worth_fitting(u, f - middle, fit.n_centres(u.shape[1]), rng)
     sample = u[rows], f[rows], archive.scored(is_move[rows])
     newest_states = whitened(states[-10 * inner_chain.N_STARTS :], mean, factor)
     return Seen(mean, factor, sample, newest_states, middle, len(f))
 
 
-def fitted(surrogate, sample, hyper, nu, effort, chooses, middle):
-    """Fit the surrogate, from the last choice on; return its error. A quadratic may be enough."""
-    plain, n_terms = np.inf, n_coefficients(surrogate.rates.size)
-    if effort.is_cheap and n_terms <= MOST_CENTRES:
-        plain = fit.fit_quadratic(surrogate, *sample, nu, middle)
-        if plain < GOOD_QUADRATIC or n_terms > MOST_TERMS:
-            return plain
-    few = [part[: effort.n_centres] for part in sample]
-    effort = effort._replace(n_rounds=effort.n_rounds if np.isnan(hyper[0]) else int(chooses))
-    choice, error = fit.fit(surrogate, *few, unpacked(hyper), nu, effort, middle)
+def fitted(surrogate, sample, hyper, nu, chooses, middle):
+    """Fit the surrogate, from the last choice on; return its error."""
+    n_rounds = fit.N_ROUNDS if np.isnan(hyper[0]) else int(chooses)
+    choice, error = fit.fit(surrogate, *sample, unpacked(hyper), nu, middle, n_rounds)
     if error < np.inf:
         hyper[:] = *choice[:-1], *choice.stretch
-    if plain < np.inf and acceptance(error) < KERNEL_GAIN * acceptance(plain):
-        return fit.fit_quadratic(surrogate, *sample, nu, middle)
     return error
 
 
@@ -223,12 +196,11 @@ def move_lost_chains(chains):
 # ---- the inner chain, which costs no evaluation -------------------------------------------------
 
 
-def shares_by(worth, least, costs=None):
+def shares_by(worth, least):
     """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
     if worth[:, 1].sum() == 0:
         return FIRST_SHARES
-    e = mean_worth(worth)
-    return shares_of(e if costs is None else inner_chain.effective(e) / costs, least)
+    return shares_of(mean_worth(worth), least)
 
 
 # ---- what the surrogate does not know ----------------------------------------------------------

@@ -21,10 +21,9 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.samplers.approximation import moves
 from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
 from pymc_kameleon.samplers.approximation.step import ApproximationStep
-from pymc_kameleon.samplers.surrogate import emulator, learning, modes, problems
+from pymc_kameleon.samplers.surrogate import emulator, fit, learning, modes, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
 from pymc_kameleon.samplers.surrogate.density import log_surrogate
-from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.evaluations import Reused, dataset_of, reused_by
 from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
 from pymc_kameleon.samplers.surrogate.modes import Found
@@ -32,7 +31,6 @@ from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weigh
 from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_chain
 from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
 from pymc_kameleon.step.learned import Quantity
-from pymc_kameleon.step.options import checked_bool
 from pymc_kameleon.step.pooling import in_the_same_place
 
 WIDE = BY_S + 1
@@ -185,15 +183,8 @@ class SurrogateMetropolis(ApproximationStep):
 
     Parameters
     ----------
-    expensive : bool, optional
-        Whether an evaluation of the log-density takes much longer than the arithmetic of the
-        surrogate, which is about ten microseconds. If so, the surrogate has more points, more is
-        tried when it is fitted, and M may be larger. If not, it may be a quadratic alone, and the
-        cost of moves counts. By default, whether the log-density calls Python. Time is not
-        measured, so that the same seed gives the same draws everywhere.
     steps_per_draw : int, optional
-        Transitions per draw; by default 1 if evaluations are expensive, so that a draw costs one at
-        most, and otherwise max(2, d // 3).
+        Transitions per draw; by default 1, so that a draw costs one evaluation at most.
     target_accept : float, optional
         Acceptance rate that the scale of the random walk is tuned to; 0.234, or 0.44 in one
         dimension. The moves by the surrogate have no scale: the better it is, the more of them are
@@ -247,18 +238,11 @@ class SurrogateMetropolis(ApproximationStep):
         {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
         | {"known", "known_exact", "home"}
     )
-    default_steps_per_draw = staticmethod(lambda d: max(2, d // 3))
+    default_steps_per_draw = staticmethod(lambda d: 1)
 
-    def __init__(self, vars=None, *, expensive=None, **common):
-        if expensive is not None:
-            checked_bool("expensive", expensive)
-        self.settings = {"expensive": expensive}
+    def __init__(self, vars=None, **common):
         self._prior_of_look = []  # which all copies share
         super().__init__(vars, **common)
-
-    def _make_log_density(self, own, region):
-        log_density = super()._make_log_density(own, region)
-        return log_density.compiled()  # which tells whether it is expensive
 
     @staticmethod
     def compile_learning():
@@ -266,24 +250,10 @@ class SurrogateMetropolis(ApproximationStep):
         compiled_runs()
         compiled_weights()
 
-    @property
-    def is_expensive(self):
-        """Whether evaluations of the log-density are what costs."""
-        given = self.settings["expensive"]
-        return self.log_density.holds_gil if given is None else given
-
-    def _usual_steps(self):
-        return 1 if self.is_expensive else super()._usual_steps()
-
-    @property
-    def effort(self):
-        """What learning and moving may cost."""
-        return (EXPENSIVE if self.is_expensive else CHEAP).in_dimensions(self._d)
-
     def _allocate(self, scales, n_tune):
         d = scales.size
         sizes, of_parameters, of_tuning = self._for_moves(d, n_tune)
-        sizes |= {"d + 1": d + 1, "m": self.effort.n_centres}
+        sizes |= {"d + 1": d + 1, "m": fit.n_centres(d)}
         sizes |= {"d + 5": d + 5, "home": self._most_of_home + 20}
         known = self.known_before if self._remembers else None
         known = Reused.nothing(d) if known is None else known
@@ -322,7 +292,7 @@ class SurrogateMetropolis(ApproximationStep):
     @property
     def _remembers(self):
         """Whether chains remember evaluations, which a result keeps, and know of earlier runs."""
-        return self.is_expensive and self.layout.covers_all
+        return self.layout.covers_all
 
     def _use_warm_start(self, found):
         known, known_exact = self.search.known_on_the_way
@@ -385,7 +355,6 @@ class SurrogateMetropolis(ApproximationStep):
             problems.explain_worth(tuning.worth, d, model, self.parameters.modes.n_modes[0] > 1),
             problems.explain_unvisited(tuning.unvisited[0]),
             problems.explain_news(tuning.news[0], d, model),
-            problems.explain_cost(self.is_expensive, self.seconds_per_logp),
         ]
 
     def _notes(self):

@@ -1,4 +1,4 @@
-"""What SurrogateMetropolis warns of: few evaluations, lost chains, cost and worth."""
+"""What SurrogateMetropolis warns of: few evaluations, lost chains, and what its moves are worth."""
 
 import logging
 import math
@@ -8,9 +8,8 @@ import numpy as np
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.samplers.approximation.moves import mean_worth
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
-from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS, SLOW
+from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS
 from pymc_kameleon.samplers.surrogate.look import LEAST_FOR_LOOK
-from pymc_kameleon.step.messages import in_words
 from pymc_kameleon.step.warm_start.approach import evaluations_for_own_search
 
 _log = logging.getLogger("pymc_kameleon")
@@ -104,16 +103,6 @@ def explain_lost(lost):
         "there before tuning, and its draws can be used like those of the others. But R-hat "
         "cannot show a mode from which chains are moved: if there may be several, use "
         "pk.CyclicalKAM."
-    )
-
-
-def explain_cost(is_expensive, seconds):
-    """Warn if evaluations that count as cheap take long."""
-    if is_expensive or not seconds > SLOW:
-        return ""
-    return (
-        f"an evaluation of the log-density takes {in_words(seconds)}, but counts as cheap because "
-        "it is compiled. pk.SurrogateMetropolis(expensive=True) gets more from each."
     )
 
 

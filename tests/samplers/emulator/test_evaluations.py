@@ -206,7 +206,7 @@ def test_another_name_and_step_are_refused(run, step):
     other = pk.EmulatorMetropolis(model=model_of(op))
     with pytest.raises(ValueError, match="are of `decay`, and this model calls `growth`"):
         sample(other, reuse=run[0])
-    with pytest.raises(ValueError, match="that moves all variables of an expensive"):
+    with pytest.raises(ValueError, match="that moves all variables, not"):
         sample(pk.GAM(model=step.model), reuse=run[0])
 
 

@@ -25,7 +25,7 @@ def step():
     with pm.Model() as model:
         a, s, p = pm.Normal("a", 0, 10), pm.HalfNormal("s", 5), pm.Beta("p", 2, 3, shape=1)
         pm.Normal("y", a + p[0], s, observed=data)
-        return pk.SurrogateMetropolis(model=model, expensive=True)
+        return pk.SurrogateMetropolis(model=model)
 
 
 @pytest.fixture(scope="module")

@@ -70,15 +70,6 @@ def test_files_and_pauses_change_nothing(step, run, tmp_path, monkeypatch):
     assert_same(pk.load(path), run[0], ["evaluations"])
 
 
-@pytest.mark.slow
-def test_none_are_kept_if_cheap():
-    with pm.Model() as model:
-        pm.Normal("x", shape=2)
-    for expensive, kept in {False: False, True: True}.items():
-        cheap = pk.SurrogateMetropolis(model=model, expensive=expensive)
-        assert ("evaluations" in sample(cheap, tune=20, draws=5).children) == kept
-
-
 def test_a_chain_remembers_the_last_ones(step):
     step.setup_chain(1, tune=8, draws=0)
     tuning = step.tuning._replace(remembered=np.arange(15.0).reshape(5, 3))
@@ -168,12 +159,13 @@ def test_others_are_refused(step, run, monkeypatch):
         with pytest.raises(ValueError, match=r"was in evaluations: at x\[0\] = .* Leave"):
             sample(step, reuse=run[0])
     with pm.Model() as model:
-        pm.Normal("y", shape=2)
-    other = pk.SurrogateMetropolis(model=model, expensive=True)
+        y, z = pm.Normal("y", shape=2), pm.Normal("z")
+    other = pk.SurrogateMetropolis(model=model)
     with pytest.raises(ValueError, match=r"coordinates x\[0\], x\[1\], and this model has y"):
         sample(other, reuse=run[0])
-    with pytest.raises(ValueError, match="moves all variables of an expensive"):
-        sample(pk.SurrogateMetropolis(model=model), reuse=run[0])
+    beside = [pk.SurrogateMetropolis([y], model=model), pk.GAM([z], model=model)]
+    with pytest.raises(ValueError, match="moves all variables, not"):
+        sample(beside, reuse=run[0])
 
 
 def test_more_than_enough_is_thinned(step, run, monkeypatch):

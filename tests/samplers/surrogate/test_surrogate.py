@@ -9,20 +9,16 @@ import pymc as pm
 import pytest
 import reference
 from invariance import TARGETS, invariance_p_value, log_banana, moved_fast, tuned
-from models import Blind, black_box, box, normal, normal_model
+from models import Blind, black_box, normal, normal_model
 from runs import assert_same, resume, sample
 from slow_modes import SlowModes, set_modes
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
-from pymc_kameleon.core.quadratic import terms
 from pymc_kameleon.samplers.surrogate import (
     archive,
     learning,
     problems,
-)
-from pymc_kameleon.samplers.surrogate import (
-    effort as surrogate_effort,
 )
 from pymc_kameleon.samplers.surrogate import (
     fit as surrogate_fit,
@@ -31,7 +27,6 @@ from pymc_kameleon.samplers.surrogate import (
     inner_chain as surrogate_inner_chain,
 )
 from pymc_kameleon.samplers.surrogate.density import Surrogate
-from pymc_kameleon.samplers.surrogate.effort import CHEAP, EXPENSIVE
 from pymc_kameleon.samplers.surrogate.fit import Hyper
 from pymc_kameleon.samplers.surrogate.metropolis import Work
 from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_chain
@@ -58,14 +53,14 @@ def points(n, d=2, seed=1):
     return np.random.default_rng(seed).standard_normal((n, d))
 
 
-def fitted(u, f, n_scored=1000, n_rounds=3, **changes):
+def fitted(u, f, n_rounds=3, **changes):
     """Return a surrogate, the choice and its error; the choice begins with `changes`."""
     n, d = u.shape
     surrogate = allocate(Surrogate, {"d": d, "m": n + 2}, nu=8.0)
     hyper = Hyper.start(d)._replace(**changes)
     counts = np.ones(n, bool)
-    effort = EXPENSIVE._replace(n_scored=n_scored, n_rounds=n_rounds)
-    return surrogate, *surrogate_fit.fit(surrogate, u, f, counts, hyper, surrogate.nu[0], effort)
+    nu = surrogate.nu[0]
+    return surrogate, *surrogate_fit.fit(surrogate, u, f, counts, hyper, nu, n_rounds=n_rounds)
 
 
 @pytest.mark.parametrize(
@@ -79,31 +74,6 @@ def test_noise_free_values_are_interpolated(function, at_points, elsewhere):
     off = surrogate_fit.values(surrogate, others) - function(others)
     assert np.sqrt(np.mean(off**2)) < elsewhere  # where points are few it is more
     assert error < elsewhere
-
-
-def test_a_quadratic_alone_is_fitted_as_brute_force_does():
-    """Coefficients by least squares, its error by fits without each point."""
-    u = points(25)
-    f, counts = smooth(u) + 3, np.arange(25) % 3 > 0
-    surrogate = allocate(Surrogate, {"d": 2, "m": 1}, n=1, weights=9.0)
-    error = surrogate_fit.fit_quadratic(surrogate, u, f, counts, 8.0, level=2.0)
-    features, g = terms(u), f - 2.0
-    weights = np.exp(-np.maximum(-g, 0) / 2) + surrogate_fit.LEAST_WEIGHT
-    prior = np.diag(0.3 / np.array([1e4, 10, 10, 1, 1, 1]))
-
-    def prediction(rows, at):
-        rhs = features[rows].T @ (weights[rows] * (g + np.sum(u * u, axis=1) / 2)[rows])
-        lhs = features[rows].T @ (weights[rows, None] * features[rows]) + prior
-        return features[at] @ np.linalg.solve(lhs, rhs) - np.sum(u[at] ** 2, axis=-1) / 2
-
-    every = np.arange(25)
-    surrogate.bounds[:] = -1e9, 1e9
-    found = surrogate_fit.values(surrogate, u)
-    np.testing.assert_allclose(found, 2 + prediction(every, every), atol=1e-9)
-    errors = np.array([g[i] - prediction(every[every != i], i) for i in every])
-    scored = counts * np.exp(-np.maximum(-g, 0) / surrogate_fit.SCORED_RANGE)
-    errors = np.abs(errors - np.average(errors, weights=scored))
-    assert error == pytest.approx(np.average(errors, weights=scored), rel=1e-9)
 
 
 CHOICES = [
@@ -192,13 +162,14 @@ def test_few_points_are_enough_to_begin_with(d):
         np.testing.assert_allclose(surrogate_fit.values(surrogate, u), f, atol=0.1)
 
 
-def test_points_that_do_not_decide_on_the_choice_are_fitted_all_the_same():
+def test_points_that_do_not_decide_on_the_choice_are_fitted_all_the_same(monkeypatch):
+    monkeypatch.setattr(surrogate_fit, "N_SCORED", 40)
     u = points(60)
     f = quadratic(u)
-    one = fitted(u, f, n_scored=40)
+    one = fitted(u, f)
     spoilt = f.copy()
     spoilt[50] += 1.0
-    other = fitted(u, spoilt, n_scored=40)
+    other = fitted(u, spoilt)
     assert one[1:] == other[1:]
     changed = surrogate_fit.values(other[0], u[[50]]) - surrogate_fit.values(one[0], u[[50]])
     assert changed > 0.05
@@ -525,7 +496,6 @@ def test_on_a_normal_moves_by_the_surrogate_are_nearly_independent(step):
     assert (shares >= learning.LEAST_SHARES - 1e-12).all()
     assert (shares[:, 2] > 0.3).all()
     assert (learned["surrogate_error"] < 0.05).all()
-    assert (learned["n_centres"] == 0).all()  # a quadratic is enough, and cheaper
     made = np.isfinite(stats["surrogate_accept"].values), np.isfinite(stats["reference_accept"])
     assert not (made[0] & made[1]).any()  # of one move a draw
     for one, k in zip(made, (2, 1), strict=True):
@@ -644,55 +614,10 @@ def test_chains_that_learn_together_use_what_all_have_seen(step, monkeypatch):
     for y in rejected:
         assert (together[0] == y).all(axis=1).any()
     assert np.count_nonzero(together[2]) > 30
-    counted = []
-    fit = surrogate_fit.fit_quadratic
-    monkeypatch.setattr(
-        surrogate_fit, "fit_quadratic", lambda *a: counted.append(len(a[1])) or fit(*a)
-    )
+    counted, fit = [], surrogate_fit.fit
+    monkeypatch.setattr(surrogate_fit, "fit", lambda *a: counted.append(len(a[1])) or fit(*a))
     learned_by(chains)
     assert len(together[0]) - 3 <= counted[0] <= len(together[0])  # a few are too far
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("function", "is_needed"), [(quadratic, False), (banana, True)])
-def test_kernels_are_fitted_where_they_pay(function, is_needed):
-    """With a cheap log-density; with an expensive one always."""
-    u = points(500)
-    f = function(u)
-    sample = u, f, np.ones(500, bool)
-    for effort, expected in ((CHEAP, CHEAP.n_centres if is_needed else 0), (EXPENSIVE, 500)):
-        surrogate = allocate(Surrogate, {"d": 2, "m": effort.n_centres})
-        hyper = np.full(7, np.nan)
-        error = learning.fitted(surrogate, sample, hyper, 8.0, effort, True, 0.0)
-        assert surrogate.n[0] == expected
-        assert error < 0.5
-        assert np.isnan(hyper).any() == (expected == 0)
-
-
-def test_shares_follow_worth_per_cost():
-    """That of an independence move nearly as good as the surrogate's, at half the cost."""
-    worth = np.array([[20.0, 100], [160, 100], [180, 100], [50, 100]])
-    least = learning.LEAST_SHARES
-    by_worth = learning.shares_by(worth, least)
-    per_cost = learning.shares_by(worth, least, np.array([6.0, 6.1, 12.0, 12.0]))
-    assert by_worth[2] > by_worth[1]
-    assert per_cost[2] < per_cost[1]
-    for shares in (by_worth, per_cost):
-        assert shares.sum() == pytest.approx(1)
-        assert (shares >= least).all()
-
-
-def test_what_calls_python_is_expensive_by_default():
-    cheap, expensive = surrogate_effort.CHEAP, surrogate_effort.EXPENSIVE
-    for model, by_default in ((normal(2), cheap), (box()[1], expensive)):
-        for given, effort in ((None, by_default), (True, expensive), (False, cheap)):
-            step = pk.SurrogateMetropolis(model=model, expensive=given)
-            effort = effort.in_dimensions(2)
-            assert step.effort == effort
-            assert step.steps_per_draw == (1 if effort.most_inner == 64 else 2)
-            assert step.parameters.surrogate.weights.size == effort.n_centres
-    with pytest.raises(ValueError, match="expensive"):
-        pk.SurrogateMetropolis(model=model, expensive=1)
 
 
 @pytest.mark.slow
@@ -701,7 +626,7 @@ def test_a_thin_bend_is_explored_to_its_ends():
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Normal("y", 2 * x**2, 0.1)
-    step = pk.SurrogateMetropolis(model=model, expensive=True)
+    step = pk.SurrogateMetropolis(model=model)
     result = sample(step, tune=1000, draws=500, chains=4, random_seed=1)
     square = result["posterior"]["x"].values ** 2
     assert (
@@ -808,19 +733,12 @@ def test_the_bound_is_lowered_where_most_of_the_volume_is_unknown():
     ridge.quadratic[:] = [[-0.5, 0], [0, -5000]]
     ridge.bounds[:] = -2.0, 3.0
     u = rng.standard_normal((300, 2)) * [1, 0.01]
-    depth, _ = surrogate_inner_chain.settle_inner(ridge, u, -np.inf, EXPENSIVE, rng)
+    depth, _ = surrogate_inner_chain.settle_inner(ridge, u, -np.inf, rng)
     assert depth > 0  # and where tails are those of t it is raised, which costs nothing
     assert ridge.bounds[0] == -2 - depth
     wide = allocate(Surrogate, sizes, nu=8.0, is_quadratic=1)
     wide.quadratic[:] = [[-0.5, 0], [0, -0.5]]
     wide.bounds[:] = -2.0, 3.0
     u = rng.standard_normal((300, 2))
-    assert surrogate_inner_chain.settle_inner(wide, u, -np.inf, EXPENSIVE, rng)[0] <= 0
-    assert surrogate_inner_chain.settle_inner(wide, u, 3.0, EXPENSIVE, rng)[0] == 3
-
-
-def test_what_takes_long_and_counts_as_cheap_is_told():
-    explain = problems.explain_cost
-    assert "takes 5 ms" in explain(False, 5e-3)
-    assert "expensive=True" in explain(False, 5e-3)
-    assert not any((explain(True, 5e-3), explain(False, 5e-6), explain(False, np.nan)))
+    assert surrogate_inner_chain.settle_inner(wide, u, -np.inf, rng)[0] <= 0
+    assert surrogate_inner_chain.settle_inner(wide, u, 3.0, rng)[0] == 3

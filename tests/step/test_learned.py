@@ -72,7 +72,7 @@ def test_names_of_several_steps_do_not_collide(model):
     steps = [pk.GAM([a], model=model), pk.CMH([s], model=model), pk.GAM([b], model=model)]
     learned = sample(steps)["learned"].to_dataset()
     gam = {f"gam_{k}_{what}" for k in (0, 1) for what in ("scaling", "covariance")}
-    assert set(learned) == gam | {"cmh_scale"}
+    assert set(learned) == gam | {"cmh_scaling"}
     for prefix, names in {"gam_0": ["a"], "cmh": ["s_log__"], "gam_1": ["b[0]"]}.items():
         assert learned[f"{prefix}_coordinate"].values.tolist() == names
     assert learned["gam_1_covariance"].dims[1:] == ("gam_1_coordinate", "gam_1_coordinate_bis")

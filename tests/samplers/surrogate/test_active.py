@@ -412,27 +412,6 @@ def test_slopes_of_the_numbers_are_finite_of_points_that_are_far_apart():
     assert np.isfinite(slopes).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n_held", [0, 1])
-def test_draws_of_the_numbers_are_of_their_posterior(n_held):
-    """Of any density, deviation times slope of the loss is 1 on average; not if they are wider."""
-    own = some_process(n_held, 0, 40)
-    hyper = process.best_of_starts(own.u, own.y, own.prior)
-    found = process.drawn(Process(own.u, own.y, hyper, own.prior), 400, np.random.default_rng(1))
-    loss = process._loss_and_slopes(own.u, own.y, own.prior)
-    places = process._free(own.prior, own.u.shape[1])
-    x = np.array([one.logs for one in found])
-
-    def products(factor):
-        deviations = factor * (x - x.mean(axis=0))
-        moved = zip(found, x.mean(axis=0) + deviations, strict=True)
-        slopes = [loss(one._replace(logs=logs))[1] for one, logs in moved]
-        return np.mean(deviations * slopes, axis=0)[places]
-
-    assert np.mean(products(1.0)) == pytest.approx(1, abs=0.3)
-    assert np.mean(products(1.5)) > 1.6
-
-
 # ---- the star -------------------------------------------------------------------------------
 
 

@@ -783,17 +783,6 @@ def test_no_more_points_are_fitted_than_arithmetic_bears(monkeypatch):
     np.testing.assert_allclose(search.finish(2)[0].x, slow_moments(2)[0], atol=0.15)
 
 
-def test_it_looks_where_the_density_is_low():
-    """Some sds out, on rays from draws, whatever the process knows there."""
-    search, _ = searched(skewed, [0.5, -0.5])
-    way, own = search.way, np.random.default_rng(11).standard_normal((50, 2))
-    looks, typical = way._looks(own), way.process.mean(own).mean()
-    assert len(looks) > 40
-    drops = typical - way.process.mean(looks)
-    assert drops.min() > 2
-    assert 4 < np.median(drops) < 40
-
-
 def test_starts_without_density_end_the_way():
     going = Way(np.random.default_rng(0)).go(np.zeros((2, 3)))
     assert next(going).shape == (2, 3)

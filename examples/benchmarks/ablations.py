@@ -233,6 +233,10 @@ RULES = {
         "s is not too low in tails, where a chain would be stuck",
         {"samplers.approximation.learning.look_into_tails": nothing},
     ),
+    "deep noise": Rule(
+        "deep values do not bend a process of a funnel",
+        {"samplers.surrogate.active.process.DEEP_NOISE": 0.0},
+    ),
 }
 
 

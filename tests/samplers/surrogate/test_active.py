@@ -412,27 +412,6 @@ def test_slopes_of_the_numbers_are_finite_of_points_that_are_far_apart():
     assert np.isfinite(slopes).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n_held", [0, 1])
-def test_draws_of_the_numbers_are_of_their_posterior(n_held):
-    """Of any density, deviation times slope of the loss is 1 on average; not if they are wider."""
-    own = some_process(n_held, 0, 40)
-    hyper = process.best_of_starts(own.u, own.y, own.prior)
-    found = process.drawn(Process(own.u, own.y, hyper, own.prior), 400, np.random.default_rng(1))
-    loss = process._loss_and_slopes(own.u, own.y, own.prior)
-    places = process._free(own.prior, own.u.shape[1])
-    x = np.array([one.logs for one in found])
-
-    def products(factor):
-        deviations = factor * (x - x.mean(axis=0))
-        moved = zip(found, x.mean(axis=0) + deviations, strict=True)
-        slopes = [loss(one._replace(logs=logs))[1] for one, logs in moved]
-        return np.mean(deviations * slopes, axis=0)[places]
-
-    assert np.mean(products(1.0)) == pytest.approx(1, abs=0.3)
-    assert np.mean(products(1.5)) > 1.6
-
-
 # ---- the star -------------------------------------------------------------------------------
 
 
@@ -802,17 +781,6 @@ def test_no_more_points_are_fitted_than_arithmetic_bears(monkeypatch):
     assert len(search.way.f) > 300
     assert max(sizes) in (150, 151)
     np.testing.assert_allclose(search.finish(2)[0].x, slow_moments(2)[0], atol=0.15)
-
-
-def test_it_looks_where_the_density_is_low():
-    """Some sds out, on rays from draws, whatever the process knows there."""
-    search, _ = searched(skewed, [0.5, -0.5])
-    way, own = search.way, np.random.default_rng(11).standard_normal((50, 2))
-    looks, typical = way._looks(own), way.process.mean(own).mean()
-    assert len(looks) > 40
-    drops = typical - way.process.mean(looks)
-    assert drops.min() > 2
-    assert 4 < np.median(drops) < 40
 
 
 def test_starts_without_density_end_the_way():

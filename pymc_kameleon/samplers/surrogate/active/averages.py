@@ -19,7 +19,6 @@ import numpy as np
 from pymc_kameleon.approximation.linalg import factorised
 from pymc_kameleon.samplers.surrogate.active import draws
 from pymc_kameleon.samplers.surrogate.active.draws import Density
-from pymc_kameleon.samplers.surrogate.active.process import Process, Terms, drawn
 from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
 
 POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240
@@ -32,8 +31,8 @@ many counts. Their own error is seen by what they differ by. They begin at point
 power, as long, give by their weights: from where a search has ended, chains as short would lack the
 tails of a bent posterior, and not differ by that."""
 
-N_HYPER, N_PATHS = 8, 64
-"""Numbers of the process, and paths of all of these together."""
+N_PATHS = 64
+"""Paths, in pairs about the mean."""
 
 QUANTILES = 0.16, 0.5, 0.84
 """Of the paths, by which their middle and spread are measured: some averages have no variance."""
@@ -164,14 +163,10 @@ def _shares(logs):
 
 
 def _paths(process, u, rng):
-    """Return log-densities (n, N_PATHS) at points u that fit as well, in pairs about a mean."""
-    found, terms = [], Terms.of(u, u, process.prior)
-    for hyper in drawn(process, N_HYPER, rng):
-        own = Process(process.u, process.y, hyper, process.prior)
-        z = rng.standard_normal((len(u), N_PATHS // N_HYPER // 2))
-        e = np.tril(factorised(own.covariance(u, terms))) @ z
-        found.append(own.mean(u)[:, None] + np.concatenate([e, -e], axis=1))
-    return np.concatenate(found, axis=1)
+    """Return log-densities (n, N_PATHS) at points u that fit as well, in pairs about the mean."""
+    z = rng.standard_normal((len(u), N_PATHS // 2))
+    e = np.tril(factorised(process.covariance(u))) @ z
+    return process.mean(u)[:, None] + np.concatenate([e, -e], axis=1)
 
 
 def _scale(process):

@@ -17,11 +17,9 @@ away; and up to which the average of exp f is above exp of the average of f."""
 ABOVE, EDGE, WALL = 3.0, 3.5, 4.0
 """How far above the best value s may be; its radius, beyond √d; and how steep its wall is."""
 
-ALONG = 0.2
-"""Share of the steps that are along differences of other chains."""
-
-SHORT_SHARE, SHORT = 0.3, 0.3
-"""Share of the steps that are shorter than best in a normal, and their length."""
+STEP, ALONG = 2.38, 0.2
+"""Length of a step in one dimension [Roberts & Rosenthal 2001]; and share of the steps that are
+along differences of other chains."""
 
 ANGLES = 0.8, 1.5
 """Of moves that leave a normal as it is, which the posterior is nearly once its coordinates are
@@ -86,9 +84,8 @@ class Density:
         """Return proposals, of J by a step and of I given J; what is Given there; log ratios."""
         n, z = self.n_held, rng.standard_normal(u.shape)
         a, b = others[rng.integers(len(others), size=(2, len(u)))][..., :n]
-        scale = 2.38 / n**0.5 * np.where(rng.random((len(u), 1)) < SHORT_SHARE, SHORT, 1.0)
         is_difference = rng.random((len(u), 1)) < 0.5
-        held = u[:, :n] + scale * np.where(is_difference, (a - b) / 2**0.5, z[:, :n])
+        held = u[:, :n] + STEP / n**0.5 * np.where(is_difference, (a - b) / 2**0.5, z[:, :n])
         new = self.given(held)
         z, roots = z[:, n:], powers[:, None] ** 0.5
         rest = new.mean + np.einsum("mij,mj->mi", new.vectors, new.sds * z / roots)
@@ -160,9 +157,8 @@ def proposals(u, others, rng):
     m, d = u.shape
     z, kind, size = rng.standard_normal((m, d)), rng.random(m), rng.random((m, 1))
     a, b = others[rng.integers(len(others), size=(2, m))]
-    scale = 2.38 / d**0.5 * np.where(size < SHORT_SHARE, SHORT, 1.0)
     angle = np.where(size < 0.5, *ANGLES)
-    along = u + scale / 2**0.5 * (a - b) + 1e-3 * z
+    along = u + STEP / (2 * d) ** 0.5 * (a - b) + 1e-3 * z
     turned = kind > ALONG
     w = np.where(turned[:, None], np.cos(angle) * u + np.sin(angle) * z, along)
     return w, np.where(turned, 0.5 * np.sum(w * w - u * u, axis=1), 0.0)

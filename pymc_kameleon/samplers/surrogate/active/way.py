@@ -36,7 +36,6 @@ from pymc_kameleon.samplers.surrogate.active.process import (
     is_bounded,
     noise_of,
 )
-from pymc_kameleon.samplers.surrogate.learning import LOOK_DROPS, LOOK_RADII
 
 LEAST_BATCH, BATCH = 2, 1 / 40
 """Points of a batch at least, and as a share of those evaluated."""
@@ -82,11 +81,8 @@ N_CANDIDATES, PER_POINT, WIDE_WEIGHT = 100, 1.5, 0.2
 """Candidates from s, at least, and for each point of a large batch; as many from its power; and the
 weight of these."""
 
-TURNS, LOOK = 4, 3
-"""Batches of which the first and the third begin with a plain draw, and this one with a look."""
-
 PER_PLAIN = 8
-"""Points of a large batch for each plain draw."""
+"""Points of a large batch for each plain draw; of small ones, every other begins with one."""
 
 SCOUTED, PATIENCE = 2, 2
 """Batches of the star that scouts take part in, before it is known what is exact; and batches at
@@ -468,47 +464,23 @@ class Way:
         self.chains = found[-1]
         of_s, wide = found[BURN_IN:, :m], found[BURN_IN:, m:]
         own, others = (_some(one, self._n_candidates, rng) for one in (of_s, wide))
-        plain, n_looks = self._turn()
-        looks = self._looks(own)[:n_looks] if n_looks else own[:0]
-        candidates = np.concatenate([own, others, looks])
+        n_plain = self.at_once // PER_PLAIN or 1 - self._n_batches % 2
+        candidates = np.concatenate([own, others])
         covariance, mean = self.process.covariance(candidates), self.process.mean(candidates)
         self.sd = spread(covariance[: len(own), : len(own)])
-        weights = np.repeat([1.0, WIDE_WEIGHT, 0.0], [len(own), len(others), len(looks)])
-        first = [*plain, *range(len(candidates) - len(looks), len(candidates))]
+        weights = np.repeat([1.0, WIDE_WEIGHT], [len(own), len(others)])
         noise = noise_of(mean, self.process.hyper)
-        chosen = most_telling(covariance, weights, noise, self._n_batch, first)
+        chosen = most_telling(covariance, weights, noise, self._n_batch, range(n_plain))
         best, n, points = self.f.max(), len(self.f), self.x_of(candidates[chosen])
         f = yield from self._evaluated(points)
         self._note("informative points")
-        self.errors += (f - best - mean[chosen])[: len(plain)].tolist()
-        self._plain += range(n, n + len(plain))
+        self.errors += (f - best - mean[chosen])[:n_plain].tolist()
+        self._plain += range(n, n + n_plain)
         self._n_batches += 1
         if self.f.max() > best + LOST_GAIN[0] + LOST_GAIN[1] * d:
             self._leave()
         else:
             self._follow_draws(of_s)
-
-    def _turn(self):
-        """Return which candidates are plain draws, first in a batch, and the number of looks."""
-        turn, n = self._n_batches % TURNS, self.at_once // PER_PLAIN
-        if n > 0:
-            return range(n), n
-        plain = self.rng.integers(N_CANDIDATES, size=1) if turn % 2 == 0 else []
-        return plain, int(turn == LOOK)
-
-    def _looks(self, own):
-        """Return points (k, d) in tails: on rays from draws, where the mean is as low as is wanted.
-
-        There the surrogate must not be too low, or chains would stay there for long.
-        """
-        rng, d = self.rng, own.shape[1]
-        rays = rng.standard_normal(own.shape)
-        rays /= np.linalg.norm(rays, axis=1, keepdims=True)
-        points = own[:, None] + LOOK_RADII[:, None] * rays[:, None]
-        mean = self.process.mean(points.reshape(-1, d)).reshape(points.shape[:2])
-        wanted = self.process.mean(own).mean() - rng.uniform(*LOOK_DROPS, (len(own), 1))
-        is_low = mean < wanted
-        return points[is_low.any(axis=1), np.argmax(is_low, axis=1)[is_low.any(axis=1)]]
 
     def _leave(self):
         self.is_home, self.sd, self.errors, self._n_chosen = False, np.inf, [], 0

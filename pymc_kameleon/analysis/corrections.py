@@ -106,8 +106,7 @@ def with_approximate(best, own, values):
 
     The `best` are exact ones, or None. Their error is no smaller than that of as many independent
     draws, by the sd that is `own`. Without them the draws of each chain count as one. What both
-    differ by counts as an error beyond theirs, but for corrected averages that are taken: these are
-    exact, so that it tells of `own` ones alone. Where neither has an error, it is NaN.
+    differ by counts as an error beyond theirs. Where neither has an error, it is NaN.
     """
     q, of_draws = values.shape[2], values.mean(axis=(0, 1))
     mean, error, sd = own.mean, own.mcse, own.sd
@@ -127,9 +126,8 @@ def with_approximate(best, own, values):
         error = np.where(error > ROUNDING * np.abs(mean), error, np.inf)
         other = np.where(best.is_better, best.mean, of_draws)
         is_own = (error < mcse) | (is_alone & (error < np.inf))
-        beyond_errors = np.fmax(np.square(mean - other) - mcse**2 - error**2, 0)
-        beyond_errors = np.where(best.is_better & ~is_own, 0, beyond_errors)
-        variance = np.where(is_own, error, mcse) ** 2 + beyond_errors
+        beyond_errors = np.square(mean - other) - mcse**2 - error**2
+        variance = np.where(is_own, error, mcse) ** 2 + np.fmax(beyond_errors, 0)
         gain = best.gain * best.mcse**2 / variance
     return best._replace(
         mean=np.where(is_own, mean, other),

@@ -19,6 +19,7 @@ from pymc_kameleon.approximation.search import (
     N_DESIGN,
     N_FAR,
     PosteriorSearch,
+    Walker,
     may_end_elsewhere,
     share_elsewhere,
 )
@@ -321,19 +322,15 @@ def test_how_badly_outputs_fit():
     np.testing.assert_allclose(chi2, (-1 / 0.5) ** 2 + (-4 / 2) ** 2 + 1, rtol=1e-4)
 
 
-@pytest.mark.slow
-def test_other_places_are_counted_for_themselves():
-    """Far from both modes of a density, of which an emulator sees the one that is near."""
-    near = np.where(np.arange(300) % 2, 2.0, -2.0)
-    prior = np.column_stack([near, np.zeros(300), np.zeros(300)]) + 0.1 * PRIOR
-    search = search_by(
-        Known(log_two, slope_of_two), prior, unpredicted=lambda n: 1.0, paid=(0, 500)
-    )
-    walked(search, log_two, np.array([-2.0, 0, 0]), most=1000)
-    assert search.best.z[0] > 1.9
-    n, n_ends, came, in_doubt = search.searches()
-    assert (n_ends, in_doubt) == (2, True)
-    assert 0 < came < n
+def test_where_searches_ended_is_counted():
+    """Places that are negligible beside the best one count as one."""
+    search = search_by(NORMAL)
+    search.maxima = [
+        Walker(np.zeros(3), logp, n_came=n)
+        for logp, n in ((0.0, 2), (-5.0, 1), (-500.0, 3), (-900.0, 1), (-1.0, 0))
+    ]
+    search.best = search.maxima[0]
+    assert search.searches() == (7, 3, 2, False)
 
 
 def test_what_is_not_predicted_is_relative_to_changes(monkeypatch):

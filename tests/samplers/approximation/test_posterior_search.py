@@ -214,7 +214,6 @@ def test_it_does_not_go_into_the_neck_of_a_funnel(scale):
     search = search_by(Known(log_funnel, slope_of_funnel), FUNNEL_PRIOR)
     walked(search, log_funnel, scale * np.array([0.5, 1, -1, 1, -1, 1, -1]))
     assert -7 < search.best.z[0] < 1
-    assert all(z[0] > -7 for z in search.modes()[1])
 
 
 @pytest.mark.slow

@@ -14,6 +14,9 @@ from pymc_kameleon.analysis.batches import ROUNDING, Corrected
 
 _log = logging.getLogger("pymc_kameleon")
 
+TOO_FAR = 3.0
+"""Standard errors of their difference by which two averages do not agree, as by convention."""
+
 
 class Result(NamedTuple):
     """What corrections are made of: the groups are those of the draws of the `posterior`."""
@@ -106,7 +109,8 @@ def with_approximate(best, own, values):
 
     The `best` are exact ones, or None. Their error is no smaller than that of as many independent
     draws, by the sd that is `own`. Without them the draws of each chain count as one. What both
-    differ by counts as an error beyond theirs. Where neither has an error, it is NaN.
+    differ by counts as an error beyond theirs. Where neither has an error, it is NaN. Corrected
+    averages are taken from which `own` ones are too far: these have missed a part.
     """
     q, of_draws = values.shape[2], values.mean(axis=(0, 1))
     mean, error, sd = own.mean, own.mcse, own.sd
@@ -126,6 +130,8 @@ def with_approximate(best, own, values):
         error = np.where(error > ROUNDING * np.abs(mean), error, np.inf)
         other = np.where(best.is_better, best.mean, of_draws)
         is_own = (error < mcse) | (is_alone & (error < np.inf))
+        apart = np.square(mean - other) / (mcse**2 + error**2)
+        is_own &= ~(best.is_better & (apart > TOO_FAR**2))
         beyond_errors = np.square(mean - other) - mcse**2 - error**2
         variance = np.where(is_own, error, mcse) ** 2 + np.fmax(beyond_errors, 0)
         gain = best.gain * best.mcse**2 / variance

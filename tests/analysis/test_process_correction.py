@@ -144,13 +144,25 @@ def test_the_smaller_error_decides():
 
 
 def test_what_they_differ_by_is_an_error():
-    known = fixed([0.4, 0.1], [0.01, 0.01])
+    known = fixed([0.1, 0.1], [0.01, 0.01])
     found = with_approximate(by_moves([0.0, 0.1], [0.05, 0.05]), known, VALUES)
-    np.testing.assert_allclose(found.mcse**2, [0.4**2 - 0.05**2, 0.01**2])
+    np.testing.assert_allclose(found.mcse**2, [0.1**2 - 0.05**2, 0.01**2])
+    np.testing.assert_array_equal(found.mean, 0.1)
     known = fixed([0.4, 0.1], [0.06, 0.06])
     found = with_approximate(by_moves([0.0, 0.1], [0.05, 0.05]), known, VALUES)
     np.testing.assert_allclose(found.mcse**2, [0.4**2 - 0.06**2, 0.05**2])
     np.testing.assert_allclose(found.gain * found.mcse**2, 4 * 0.05**2)
+
+
+def test_a_process_that_is_far_from_exact_averages_is_not_taken():
+    """However sure it is; unless there are none but those of the draws."""
+    known = fixed([0.4, 0.1], [0.001, 0.001])
+    found = with_approximate(by_moves([0.0, 0.1], [0.05, 0.05]), known, VALUES)
+    np.testing.assert_array_equal(found.mean, [0.0, 0.1])
+    np.testing.assert_array_equal(found.is_approximate, [False, True])
+    np.testing.assert_allclose(found.mcse**2, [0.4**2 - 0.001**2, 0.001**2])
+    found = with_approximate(by_moves([0.0, 0.1], [0.05, 0.05], False), known, VALUES)
+    np.testing.assert_array_equal(found.is_approximate, True)
 
 
 def test_averages_of_draws_count_with_their_own_error():

@@ -142,6 +142,7 @@ class EmulatorMetropolis(ApproximationMetropolis):
         has_looked = self.fit.n_mirrors == 0 or self.tuning.found.looked[0]
         return [
             problems.explain_searches(self.tuning.found.searches),
+            problems.explain_modes(self.parameters.s.modes),
             problems.explain_mirrors(self.parameters.s.mirrors, self._names_of_parameters),
             problems.explain_no_look(has_looked),
         ]

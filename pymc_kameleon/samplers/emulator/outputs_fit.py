@@ -126,11 +126,16 @@ class OutputsFit(Fit):
         choices.widening[0] = np.clip(widening, 1.0, 8.0)
 
     def bound(self, step, density, known):
-        """Let s end where no good points are."""
-        d = known.z.shape[1]
-        good = density.nearest_image(known.z[drops(known.logp, d) == 0])
-        reach = np.quantile(np.linalg.norm(density.u_of(good), axis=1), 0.9)
-        density.chain.radius[0] = step.tuning.choices.widening[0] * max(reach, np.sqrt(d))
+        """Let s end where no good points are, and no mode that was found."""
+        d, modes = known.z.shape[1], density.chain.modes
+
+        def distances(z):
+            return np.linalg.norm(density.u_of(density.nearest_image(z)), axis=1)
+
+        of_good = np.quantile(distances(known.z[drops(known.logp, d) == 0]), 0.9)
+        of_modes = distances(modes.mode_means[: modes.n_modes[0]])
+        reach = max(of_good, *of_modes, np.sqrt(d))
+        density.chain.radius[0] = step.tuning.choices.widening[0] * reach
 
     def misfit(self, step):
         """Return χ² of the best point's outputs, and their number."""

@@ -44,7 +44,9 @@ def set_shape(emulated, leap=0.5, most_leaps=4, maps=(), n_modes=0):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("maps", "n_modes"), [([], 0), ([EXCHANGE, REVERSAL], 0), ([], 2)])
+@pytest.mark.parametrize(
+    ("maps", "n_modes"), [([], 0), ([EXCHANGE, REVERSAL], 0), ([], 2), ([EXCHANGE], 2)]
+)
 @pytest.mark.parametrize(("leap", "most_leaps"), [(0.5, 5), (1.5, 3), (30.0, 2)])
 def test_transitions_by_hand(step, leap, most_leaps, maps, n_modes):
     """With arbitrary emulators, a wall, trajectories that are given up, and jumps."""
@@ -143,14 +145,15 @@ def test_draws_of_s_stay_draws_of_s(linear, maps, is_exact):
     assert 0.3 < share[0] < 0.95
 
 
-def test_so_they_do_where_chains_jump_between_modes(linear):
+@pytest.mark.parametrize("maps", [[], [EXCHANGE, REVERSAL]])
+def test_so_they_do_where_chains_jump_between_modes(linear, maps):
     """Whatever the mixture; not so if its density does not count."""
-    set_shape(linear.chain, leap=1.3, most_leaps=3, n_modes=2)
+    set_shape(linear.chain, leap=1.3, most_leaps=3, maps=maps, n_modes=2)
     slow, rng = SlowModes(linear.chain.modes), np.random.default_rng(6)
 
     def transform(z):
         places, _, accept_prob = linear.chains(z, 3, rng)
-        assert 0.2 < np.isnan(accept_prob).mean() < 0.4  # jumps
+        assert 0.2 < np.isnan(accept_prob).mean() < 0.6  # jumps
         return places[-1]
 
     def broken(z):

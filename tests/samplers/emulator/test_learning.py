@@ -13,6 +13,7 @@ from pymc_kameleon.samplers.approximation import learning
 from pymc_kameleon.samplers.approximation.metropolis import BY_S
 from pymc_kameleon.samplers.approximation.moves import mean_worth, shares_of
 from pymc_kameleon.samplers.emulator import learning as emulators
+from pymc_kameleon.samplers.emulator.problems import explain_modes
 
 
 @pytest.fixture(scope="module")
@@ -247,3 +248,25 @@ def test_slower_chains_have_their_stops_farther_apart(correlation, expected):
     for i in range(1, len(u)):
         u[i] = [correlation, 0] * u[i - 1] + np.sqrt(1 - np.square([correlation, 0])) * noise[i]
     assert chain_on_s.enough_transitions(u) == expected
+
+
+@pytest.mark.parametrize("n_modes", [0, 2])
+def test_s_ends_beyond_the_modes_that_were_found(bent, n_modes):
+    """Chains have evaluated points of one of them alone; without the other one s ends nearer."""
+    [chain] = chains_of(bent, 1)
+    note_around(chain, np.zeros(2), 0.3, bend, 40)
+    density, far = density_of(chain), np.array([[0.0, 0.0], [30.0, -20.0]])
+    chain.parameters.s.modes.n_modes[0] = n_modes
+    chain.parameters.s.modes.mode_means[:2] = far
+    chain.fit.bound(chain, density, learning.evaluations_of([chain]))
+    reach = np.linalg.norm(density.u_of(far[1:]))
+    assert (chain.parameters.s.radius[0] > reach) == (n_modes == 2)
+
+
+def test_it_says_between_which_modes_chains_go(bent):
+    modes = bent.for_chain()
+    modes.setup_chain(np.random.default_rng(0), 50, 10)
+    modes = modes.parameters.s.modes
+    assert explain_modes(modes) == ""
+    modes.n_modes[0], modes.mode_shares[:2] = 2, (0.75, 0.25)
+    assert "between 2 modes, with about 75 %, 25 % of the mass" in explain_modes(modes)

@@ -69,8 +69,8 @@ ON_LINE = 21
 
 N_FAR, UNPREDICTED, MOST_FAR = 6, 0.35, 3
 """Draws of the prior that are evaluated at a time; the error of their outputs, relative to how much
-these change, from which the emulator does not predict them; and after so many times, in which it
-has learned from those before, it may miss a mode."""
+these change, from which s does not predict them; and after so many times, in which it has learned
+from those before, it may miss a mode."""
 
 BADLY_FITTED = 3.0, 10.0
 """χ² at the best place from which it does not fit the data: times the number of outputs, and plus.
@@ -119,8 +119,8 @@ class PosteriorSearch:
     `images` knows of mirror images, if any are looked for.
 
     The `best` Walker is the one of most mass, at first the only one; `climbing` is the one under
-    way, `maxima` are where walkers have come; `n_begun` have begun, `n_climbs` have ended; `costs`
-    are evaluations of those from the start, and from draws of the prior.
+    way, `maxima` are where walkers have come; `n_begun` have begun; `costs` are evaluations of
+    those that have ended, of the ones from the start and from draws of the prior.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class PosteriorSearch:
         self.images, self.n_each = images, n_each
         self.spread, self.seen, self.highest = spread_of(prior), [], -np.inf
         self.best, self.climbing, self.maxima = None, None, []
-        self.n_begun, self.n_climbs, self.costs = 0, 0, []
+        self.n_begun, self.costs = 0, []
         self.may_miss, self.has_looked, self.rounds = False, False, Rounds()
         d = prior.shape[1]
         self.near, self.negligible = drop(d, NEAR), drop(d, NEGLIGIBLE)
@@ -158,7 +158,7 @@ class PosteriorSearch:
             self.best.radius = LARGEST_RADIUS
         self.maxima = [self.best]
         yield from self._climb(self.best)
-        self.n_climbs, self.best.n_came, self.costs = 1, 1, [len(self.seen)]
+        self.best.n_came, self.costs = 1, [len(self.seen)]
         if not self.informed:
             predicts = yield from self._predicts_prior()
             self.may_miss = not predicts
@@ -183,7 +183,6 @@ class PosteriorSearch:
                     self._learn()
                     place = self._add(walker)
                 place.n_came += 1
-                self.n_climbs += 1
             self.costs.append(len(self.seen) - since)
 
     def _pays_for_another(self):
@@ -219,7 +218,6 @@ class PosteriorSearch:
                 other.radius = NEW_RADIUS
                 yield from self._climb(other)
                 self._add(other)
-                self.n_climbs += 1
 
     def _other_maxima(self, behind):
         """Return new maxima of log s (k, d), from draws of the prior, at most `behind` the best."""

@@ -104,8 +104,9 @@ def first_states(job, settings, random_seed, initvals, known):
     for k, (rng, (point, evaluated)) in enumerate(zip(rngs, found, strict=True)):
         own = job.copies()
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
-        for step, step_rng, before in zip(own, step_rngs, known, strict=True):
-            step.known_before = before
+        longest = map(max, zip(*ways, strict=True)) if ways else [NO_LIMIT] * len(own)
+        for step, step_rng, before, way in zip(own, step_rngs, known, longest, strict=True):
+            step.known_before, step.search.longest_way = before, way
             step.setup_chain(step_rng, tune, draws)
             step.watch.turn(k if k < LOOKING_CHAINS else -1)
         for step, (n, noted) in zip(own, evaluated, strict=True):

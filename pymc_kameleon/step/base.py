@@ -381,7 +381,7 @@ class KameleonStep(ArrayStepShared):
         """Start afresh: PyMC calls it before each chain, with the draws of tuning and after."""
         self.rng = get_random_generator(rng, copy=False)
         self.tune = tune > 0
-        self.monitor = ChainMonitor(tune, draws)
+        self.monitor = ChainMonitor(tune, draws, longest_way=self.search.longest_way)
         self.point = None
         self.trail = self.search.no_trail()
         self.rounds = no_rounds(len(self.trail) if self.search.searches else 0)

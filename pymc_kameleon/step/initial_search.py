@@ -8,6 +8,7 @@ from its beginning, by known values. `guide` is what other chains need of where 
 import numpy as np
 
 from pymc_kameleon.approximation.rounds import Rounds, put_into
+from pymc_kameleon.step.monitor import NO_LIMIT
 from pymc_kameleon.step.warm_start.approach import (
     FOLLOWING,
     LEAST_TRIES,
@@ -41,6 +42,7 @@ class InitialSearch:
     def __init__(self, step):
         self.step, self.d = step, step.layout.d
         self.rounds, self.recorded = Rounds(), None  # of the search under way, and its log-density
+        self.longest_way = NO_LIMIT  # what chains begin with, see ChainMonitor
 
     def no_guide(self):
         """Return the Guide of a chain that knows of no other one."""
@@ -158,7 +160,7 @@ class InitialSearch:
 
     def most_evaluations(self):
         """Return the evaluations of the whole way after the start, at most."""
-        return self.most_of_search() + NEAR_TRIES
+        return min(self.most_of_search() + NEAR_TRIES, self.step.monitor.longest_way)
 
     def most_of_search(self):
         """Return the same but for the draw at its end."""

@@ -36,6 +36,7 @@ class ChainMonitor:
     accept_sum: float = 0.0  # of draws' acceptance probabilities; starts anew when tuning has ended
     infinite: int = 0  # proposed points at which the log-density was +inf
     most_on_the_way: int = NO_LIMIT  # evaluations for the way to the posterior, start and end too
+    longest_way: int = NO_LIMIT  # the same, of any chain of the run: for so many there is room
     looks_for: int = -1  # evaluations of all chains, if others follow it; 0 if it follows; else -1
     on_the_way: int = 0  # evaluations before the first transition
     to_tune: int = 0  # evaluations while tuning, after that

@@ -124,6 +124,12 @@ def test_there_are_no_more_evaluations_and_as_many_draws_of_each_chain(name, n, 
     assert n_calls() == calls
 
 
+def test_there_is_room_for_no_more_on_the_way(plain_surrogate):
+    """With hundreds of outputs, room for the longest search of all took 80 MB, at each draw."""
+    result = limited(plain_surrogate, 80)
+    assert result["sampling_state"]["trail"].shape[1] <= 80
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_what_comes_before_the_run_counts(caplog):

@@ -241,6 +241,7 @@ class SearchByApproximation(InitialSearch):
         seed = int(self.step.rng.integers(2**63))
         if self._by_s is None or not self._by_s.is_of(start, seed, self.step.trail[:, 0]):
             twin = self.step.for_chain()
+            twin.search.longest_way = self.step.monitor.longest_way
             twin.setup_chain(seed, self.step.monitor.tune, draws=0)
             twin.tuning = twin.tuning._replace(reused=self.step.tuning.reused)
             copy_arrays(self.step.tuning.choices, twin.tuning.choices)

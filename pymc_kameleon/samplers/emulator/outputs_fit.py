@@ -5,7 +5,7 @@ Symbols: as in density.py and learning.py; w = π/s at the ends of moves.
 
 import numpy as np
 
-from pymc_kameleon.approximation.chain import FIRST_STOPS
+from pymc_kameleon.approximation.chain import LEAST_STOPS
 from pymc_kameleon.approximation.search import N_DESIGN
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.approximation.fit import Arrays, Fit
@@ -57,7 +57,7 @@ class OutputsFit(Fit):
 
     def stops(self, d):
         """Return R: of many outputs, each stop takes longer."""
-        return min(super().stops(d), max(STOPS_BY_OUTPUTS // self.n_outputs, FIRST_STOPS))
+        return min(super().stops(d), max(STOPS_BY_OUTPUTS // self.n_outputs, LEAST_STOPS))
 
     def start(self, step, scales):
         """Return fresh Arrays, with what is taken up of earlier runs."""

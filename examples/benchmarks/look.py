@@ -60,7 +60,7 @@ def ranged(value):
 def run(case, seed, run_seed):
     """Return the mass found, whether that is all, and evaluations for each chain."""
     weights, means, factors, log_density = mixture(*case, np.random.default_rng([*seed, 1]))
-    found, counts, d = {0}, [], case[0]
+    found, counts = {0}, []
     home = Mode(means[0], factors[0], log_density(means[0]))
     for chain in range(CHAINS):
         values = []
@@ -70,7 +70,7 @@ def run(case, seed, run_seed):
             return values[-1]
 
         rng = np.random.default_rng([*seed, run_seed, chain])
-        new, _ = look_for_modes(logp, home, *evaluations_of_look(DRAWS, d), rng)
+        new = look_for_modes(logp, home, *evaluations_of_look(DRAWS), rng).modes
         found |= {nearest(mode.mean, means, factors) for mode in new}
         counts.append(len(values))
     return weights[list(found)].sum(), len(found) == len(means), np.mean(counts)

@@ -2,6 +2,9 @@
 
 A kind is a function in a file of its own, and an entry of KINDS in draws_of_result.py. It returns a
 Correction, or raises NotCorrected. Rows of a summary are called as it is: `by_surrogate`.
+
+Source: Birge, "The calculation of errors by the method of least squares", Physical Review 40
+(1932): the factor by which errors of averages that disagree are larger.
 """
 
 import logging
@@ -108,8 +111,9 @@ def with_approximate(best, own, values):
     """Return Corrected averages of values (chains, draws, q), with `own` of smaller error.
 
     The `best` are exact ones, or None. Their error is no smaller than that of as many independent
-    draws, by the sd that is `own`. Without them the draws of each chain count as one. What both
-    differ by counts as an error beyond theirs. Where neither has an error, it is NaN. Corrected
+    draws, by the sd that is `own`. Without them the draws of each chain count as one. Where both
+    differ by more than their errors tell, the error is larger by that factor [Birge 1932]; where
+    they do not agree, by what they differ. Where neither has an error, it is NaN. Corrected
     averages are taken from which `own` ones are too far: these have missed a part.
     """
     q, of_draws = values.shape[2], values.mean(axis=(0, 1))
@@ -130,10 +134,12 @@ def with_approximate(best, own, values):
         error = np.where(error > ROUNDING * np.abs(mean), error, np.inf)
         other = np.where(best.is_better, best.mean, of_draws)
         is_own = (error < mcse) | (is_alone & (error < np.inf))
-        apart = np.square(mean - other) / (mcse**2 + error**2)
-        is_own &= ~(best.is_better & (apart > TOO_FAR**2))
-        beyond_errors = np.square(mean - other) - mcse**2 - error**2
-        variance = np.where(is_own, error, mcse) ** 2 + np.fmax(beyond_errors, 0)
+        square = np.square(mean - other)
+        apart = square / (mcse**2 + error**2)
+        is_far = apart > TOO_FAR**2
+        is_own &= ~(best.is_better & is_far)
+        variance = np.where(is_own, error, mcse) ** 2
+        variance = np.where(is_far, variance + square, variance * np.fmax(apart, 1))
         gain = best.gain * best.mcse**2 / variance
     return best._replace(
         mean=np.where(is_own, mean, other),

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.drops import NEAR, drop
 from pymc_kameleon.approximation.linalg import whitened
 from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import log_determinant, multiply_lower, solve_lower, squared_norm
 
-MOST_MODES = 8
+MOST_MODES = 32
 """Modes that are known, at most: those with most mass."""
 
 NEGLIGIBLE_MASS = np.log(1000)
@@ -58,6 +59,14 @@ class Mode(NamedTuple):
         """Whether a point is within its reach."""
         u = np.linalg.solve(self.factor, x - self.mean)
         return np.linalg.norm(u) < len(x) ** 0.5 + REACH
+
+    def is_same(self, other):
+        """Whether both hold the middle of the other; a wide mode may hold a narrow one alone."""
+        return self.holds(other.mean) and other.holds(self.mean)
+
+    def attracts(self, x, logp):
+        """Whether it holds a point of this log-density, which is no higher than of a normal."""
+        return self.holds(x) and logp < self.normal(x[None])[0] + drop(len(x), NEAR)
 
 
 @jit

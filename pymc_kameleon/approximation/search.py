@@ -18,9 +18,7 @@ place. A climb that gains little is left, and resumed if no other one comes high
 
 Generators ask for points and are sent their log-densities.
 
-Sources: Nocedal & Wright, Numerical Optimization (2006), algorithm 4.1; Boender & Rinnooy Kan,
-"Bayesian stopping rules for multistart global optimization methods", Mathematical Programming 37
-(1987).
+Source: Nocedal & Wright, Numerical Optimization (2006), algorithm 4.1.
 
 Symbols: z the coordinates (d,), sd their standard deviations in the prior, ρ the radius.
 """
@@ -35,6 +33,7 @@ from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky
 from pymc_kameleon.approximation.modes import MOST_MODES, NEGLIGIBLE_MASS, Mode
 from pymc_kameleon.approximation.rounds import Rounds
+from pymc_kameleon.approximation.searches import Searches
 
 N_DESIGN, DESIGN_SHARE = 8, 0.25
 """Points of the design; how far they are from the start, as a share of draws of the prior."""
@@ -75,9 +74,6 @@ from those before, it may miss a mode."""
 BADLY_FITTED = 3.0, 10.0
 """χ² at the best place from which it does not fit the data: times the number of outputs, and plus.
 """
-
-ENOUGH_CAME = 3
-"""Climbs that came to the best place, and so end a doubt."""
 
 STEADY, LEAST_PROGRESS = 5, 0.1
 """Rounds in which a climb is to gain this share of what it lacks, or another one begins."""
@@ -187,11 +183,10 @@ class PosteriorSearch:
 
     def _pays_for_another(self):
         """Whether another climb from a draw of the prior may end elsewhere, and is paid for."""
-        n, n_ends, came, in_doubt = self.searches()
-        is_more = n_ends > 1 or (in_doubt and came < ENOUGH_CAME)
-        if not may_end_elsewhere(n, n_ends):
-            return False
-        return sum(self.costs[1:]) + np.mean(self.costs) <= self.paid[int(is_more)]
+        searches = self.searches()
+        is_more = searches.n_ends > 1 or searches.is_doubtful
+        cost = sum(self.costs[1:]) + np.mean(self.costs)
+        return searches.expects_more and cost <= self.paid[int(is_more)]
 
     def _predicts_prior(self):
         """Whether s predicts draws of the prior, after it has learned from some."""
@@ -284,17 +279,12 @@ class PosteriorSearch:
         return [maps[k] for k in chosen], least[chosen]
 
     def searches(self):
-        """Return how many climbs from starts there were, where they ended, and if in doubt.
-
-        These are their number, that of their ends, how many came to the best place, and whether s
-        does not predict draws of the prior, or the best place does not fit the data. Ends that are
-        negligible beside the best place count as one.
-        """
+        """Return the Searches: climbs from the start, and from draws of the prior."""
         ends = [place for place in self.maxima if place.n_came]
         is_good = [place.logp > self.best.logp - self.negligible for place in ends]
         n, n_ends = sum(place.n_came for place in ends), sum(is_good) + (not all(is_good))
         came = self.best.n_came if self.best else 0
-        return n, n_ends, came, self.may_miss or self._is_badly_fitted()
+        return Searches(n, n_ends, came, self.may_miss or self._is_badly_fitted())
 
     def _is_badly_fitted(self):
         chi2, n = self.misfit()
@@ -466,19 +456,6 @@ class PosteriorSearch:
             walker.radius = min(GROW * walker.radius, LARGEST_RADIUS)
         elif not gain >= NOT_FORESEEN * max(foreseen, 0):
             walker.radius *= SHRINK
-
-
-def may_end_elsewhere(n, n_ends):
-    """Whether more ends than these are to be expected of n searches from independent starts.
-
-    Of w ends that number is w(n − 1)/(n − w − 2), by Boender & Rinnooy Kan.
-    """
-    return n <= n_ends + 2 or n_ends * (n - 1) / (n - n_ends - 2) >= n_ends + 0.5
-
-
-def share_elsewhere(n, n_ends):
-    """Return the share of starts that are expected to end where none has, by the same source."""
-    return min(1.0, n_ends * (n_ends + 1) / (n * (n - 1))) if n > 1 else 1.0
 
 
 def design(start, prior, rng):

@@ -143,15 +143,29 @@ def test_the_smaller_error_decides():
     assert found.gain[0] == pytest.approx(1 / 100 / 0.01**2)
 
 
-def test_what_they_differ_by_is_an_error():
+def test_errors_grow_by_how_far_the_averages_are_apart():
+    """By the factor of Birge; beyond three standard errors by what they differ."""
     known = fixed([0.1, 0.1], [0.01, 0.01])
     found = with_approximate(by_moves([0.0, 0.1], [0.05, 0.05]), known, VALUES)
-    np.testing.assert_allclose(found.mcse**2, [0.1**2 - 0.05**2, 0.01**2])
+    birge = 0.1 / np.hypot(0.05, 0.01)
+    np.testing.assert_allclose(found.mcse, [0.01 * birge, 0.01])
     np.testing.assert_array_equal(found.mean, 0.1)
     known = fixed([0.4, 0.1], [0.06, 0.06])
     found = with_approximate(by_moves([0.0, 0.1], [0.05, 0.05]), known, VALUES)
-    np.testing.assert_allclose(found.mcse**2, [0.4**2 - 0.06**2, 0.05**2])
+    np.testing.assert_allclose(found.mcse, [np.hypot(0.4, 0.05), 0.05])
     np.testing.assert_allclose(found.gain * found.mcse**2, 4 * 0.05**2)
+
+
+def test_an_error_that_draws_do_not_contradict_is_not_larger():
+    """Few draws are often off by twice their error, which says nothing of a better average."""
+    rng = np.random.default_rng(1)
+    process, moves = 0.02 * rng.standard_normal(2000), 0.3 * rng.standard_normal(2000)
+    values = np.broadcast_to(rng.standard_normal((4, 5, 1)), (4, 5, 2000))
+    one = np.ones(2000)
+    known = Corrected(process, 0.02 * one, one, one > 0, np.full((2, 2000), np.nan), "", one)
+    found = with_approximate(by_moves(moves, 0.3 * one), known, values)
+    assert 0.95 < np.mean(np.abs(found.mean) < 2 * found.mcse) < 0.99
+    assert np.median(found.mcse) == 0.02
 
 
 def test_a_process_that_is_far_from_exact_averages_is_not_taken():
@@ -160,7 +174,7 @@ def test_a_process_that_is_far_from_exact_averages_is_not_taken():
     found = with_approximate(by_moves([0.0, 0.1], [0.05, 0.05]), known, VALUES)
     np.testing.assert_array_equal(found.mean, [0.0, 0.1])
     np.testing.assert_array_equal(found.is_approximate, [False, True])
-    np.testing.assert_allclose(found.mcse**2, [0.4**2 - 0.001**2, 0.001**2])
+    np.testing.assert_allclose(found.mcse, [np.hypot(0.4, 0.05), 0.001])
     found = with_approximate(by_moves([0.0, 0.1], [0.05, 0.05], False), known, VALUES)
     np.testing.assert_array_equal(found.is_approximate, True)
 

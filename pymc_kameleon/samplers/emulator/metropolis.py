@@ -5,6 +5,7 @@ An ApproximationMetropolis whose s is the model's posterior with emulated black 
 
 from typing import NamedTuple
 
+from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.core.arrays import extended, floats
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
@@ -14,6 +15,7 @@ from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.samplers.approximation import metropolis as approximation
 from pymc_kameleon.samplers.approximation.initial_search import SearchByApproximation
 from pymc_kameleon.samplers.approximation.metropolis import ApproximationMetropolis
+from pymc_kameleon.samplers.approximation.problems import note_searches, warn_of_searches
 from pymc_kameleon.samplers.emulator import problems
 from pymc_kameleon.samplers.emulator.density import Mirrors
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of, reused_by
@@ -29,6 +31,7 @@ from pymc_kameleon.samplers.emulator.outputs_fit import OutputsFit
 from pymc_kameleon.samplers.symmetries import likely_symmetries
 from pymc_kameleon.step.groups import EMULATOR_MOVES, Keeps
 from pymc_kameleon.step.learned import COORDINATE
+from pymc_kameleon.step.messages import some
 
 Kept = extended("Kept", approximation.Kept, inputs=floats("P"), outputs=floats("Q"))
 
@@ -135,13 +138,21 @@ class EmulatorMetropolis(ApproximationMetropolis):
     def _problems(self):
         return [
             problems.explain_worth(self.tuning.worth, self._names_of_boxes),
-            problems.warn_of_other_ends(self.tuning.found.searches, self._names_of_boxes),
+            warn_of_searches(
+                self._searches,
+                f"Far from here, what {some(self._names_of_boxes)} returns cannot be predicted, or "
+                "it does not fit the data here. ",
+            ),
         ]
+
+    @property
+    def _searches(self):
+        return Searches(*self.tuning.found.searches.tolist())
 
     def _notes(self):
         has_looked = self.fit.n_mirrors == 0 or self.tuning.found.looked[0]
         return [
-            problems.explain_searches(self.tuning.found.searches),
+            note_searches(self._searches, type(self).__name__),
             problems.explain_modes(self.parameters.s.modes),
             problems.explain_mirrors(self.parameters.s.mirrors, self._names_of_parameters),
             problems.explain_no_look(has_looked),

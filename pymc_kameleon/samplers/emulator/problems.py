@@ -5,14 +5,10 @@ from itertools import compress
 
 import numpy as np
 
-from pymc_kameleon.approximation.search import ENOUGH_CAME, share_elsewhere
 from pymc_kameleon.samplers.approximation.moves import BY_S, mean_worth
 from pymc_kameleon.step.messages import counted, some
 
 _log = logging.getLogger("pymc_kameleon")
-
-MOST_ELSEWHERE = 0.1
-"""Share of the starts that may end elsewhere from which a warning says so, if some have."""
 
 LEAST_WORTH = 0.3
 """Worth of a move by the emulator below which it does not predict; 2 would be independent draws."""
@@ -93,47 +89,3 @@ def explain_modes(modes):
         f"EmulatorMetropolis: chains go between {len(shares)} modes, with about {listed} of the "
         "mass when they were found."
     )
-
-
-def explain_searches(searches):
-    """Say how many searches for the posterior there were, and where they ended, if all is well."""
-    n, n_ends, _, _ = map(int, searches)
-    if n == 0 or _are_in_doubt(searches):
-        return ""
-    if n == 1:
-        return (
-            "EmulatorMetropolis: one search for the posterior was made. Others, from draws of the "
-            "prior, may end elsewhere, which R-hat does not show. They take more evaluations."
-        )
-    return f"EmulatorMetropolis: {_ended(n, n_ends)}."
-
-
-def warn_of_other_ends(searches, names):
-    """Warn if there may be another mode, as searches from different starts ended elsewhere."""
-    n, n_ends, came, in_doubt = map(int, searches)
-    if not _are_in_doubt(searches):
-        return ""
-    reason = (
-        f"Far from here, what {some(names)} returns cannot be predicted, or it does not fit the "
-        "data here. "
-    )
-    ended = f"{_ended(n, n_ends)}. {came or 'None'} of them came to the best place"
-    return (
-        f"there may be another mode. {reason if in_doubt else ''}"
-        f"{ended if n > 1 else 'There was one search for the posterior'}. Compare what the model "
-        "predicts with the data. Raise max_evaluations, or tune longer, for more searches; or "
-        "start where the data point to (`initvals`)."
-    )
-
-
-def _are_in_doubt(searches):
-    n, n_ends, came, in_doubt = map(int, searches)
-    return (in_doubt and came < ENOUGH_CAME) or (
-        n_ends > 1 and share_elsewhere(n, n_ends) > MOST_ELSEWHERE
-    )
-
-
-def _ended(n, n_ends):
-    share = f"; {100 * share_elsewhere(n, n_ends):.0f} % of the starts may end elsewhere"
-    ended = f"{n} searches for the posterior, from draws of the prior but for the first, ended in"
-    return f"{ended} {counted(n_ends, 'place')}{share if n > n_ends + 1 else ''}"

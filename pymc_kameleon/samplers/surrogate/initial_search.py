@@ -26,9 +26,9 @@ from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.evaluations import each_once
 from pymc_kameleon.samplers.surrogate.look import (
     LEAST_FOR_LOOK,
+    MOST_LOOKED,
     evaluations_of_look,
     look_for_modes,
-    most_of_look,
 )
 from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.monitor import NO_LIMIT
@@ -73,7 +73,7 @@ class SearchByProcess(InitialSearch):
     def most_of_search(self):
         """Return the evaluations of a search in vain, of another one, and of a look."""
         search = self._most_by_process if self.is_active else 0
-        look = most_of_look(self.d) if self._may_look else 0
+        look = MOST_LOOKED[1] if self._may_look else 0
         return self.usual_budget() + search + look
 
     @property
@@ -82,7 +82,7 @@ class SearchByProcess(InitialSearch):
 
     @property
     def budget_of_look(self):
-        """Return the evaluations of a look for other modes, and those for their shapes."""
+        """Return the evaluations of a look for other modes, at first and at most."""
         monitor = self.step.monitor
         n = monitor.looks_for
         if n < 0:  # for itself
@@ -91,7 +91,7 @@ class SearchByProcess(InitialSearch):
                 n = monitor.draws * self.step.steps_per_draw // 2  # twice those borne for sure
             n = 0 if self.has_few_evaluations else n
         looks = self._may_look and n >= LEAST_FOR_LOOK
-        return evaluations_of_look(n, self.d) if looks else (0, 0)
+        return evaluations_of_look(n) if looks else (0, 0)
 
     @property
     def _most_by_process(self):
@@ -138,29 +138,28 @@ class SearchByProcess(InitialSearch):
         """Look for other modes than the one found, if evaluations are plenty; begin in any."""
         step = self.step
         left = step.monitor.most_on_the_way - logp.n - self.near_tries()
-        most, for_shapes = (min(n, max(0, left // 4)) for n in self.budget_of_look)
+        first, most = (min(n, max(0, left // 2)) for n in self.budget_of_look)
         tuning = step.tuning
-        if most < self.d or not tuning.has_arrived[0]:
+        if first < self.d or not tuning.has_arrived[0]:
             return
         factor = tuning.home_factor.copy()
         home = Mode(tuning.middle.copy(), factor, tuning.mass[0] - np.log(np.diag(factor)).sum())
         rule = step.log_density.rule
         step.log_density.rule = replace(rule, rejects_errors=True)  # far away much may raise
         try:
-            new, searches = look_for_modes(
-                noted, home, most, for_shapes, step.rng, self._draws_of_prior()
-            )
+            looked = look_for_modes(noted, home, first, most, step.rng, self._draws_of_prior())
         finally:
             step.log_density.rule = rule
-        every = [home, *new]
-        if new:
+        every = [home, *looked.modes]
+        if looked.modes:
             masses = np.array([mode.mass for mode in every])
             p = np.exp(np.clip(masses - masses.max(), -modes.EVENED, 0))
             p[masses < masses.max() - learning.NEGLIGIBLE_MASS] = 0.0
             k = step.rng.choice(len(every), p=p / p.sum())
             if k > 0:
-                self._begin_elsewhere(q, every[k], searches[k - 1], noted)
+                self._begin_elsewhere(q, every[k], looked.shapes[k - 1], noted)
         modes.note(step.tuning.found, every)
+        step.tuning.found.searches[:] = looked.all[:2]
 
     def _draws_of_prior(self):
         """Return draws (n, d) of the prior, None if there are none: computed once in a process."""

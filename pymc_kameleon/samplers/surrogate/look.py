@@ -1,19 +1,23 @@
 """A look for other modes, where evaluations are plenty, from wide starts about the one found.
 
 From each a short climb, which is abandoned where it comes to a known mode. Where one ends
-elsewhere, and the log-density dips in between, the shape there tells whether it has mass.
+elsewhere, and the log-density dips in between, the shape there tells whether it has mass. Where
+some have ended elsewhere there are more climbs, until no further end is expected
+(approximation/search.py).
 
 Symbols: f the log-density, L the factor of the known mode's covariance, u the coordinates in which
 y = x + Lu.
 """
 
 from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.approximation.linalg import lower_of
 from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
+from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.step.warm_start.approach import (
     ARMIJO,
     DIFFERENCE_STEP,
@@ -24,15 +28,13 @@ from pymc_kameleon.step.warm_start.approach import (
 from pymc_kameleon.step.warm_start.quadratics import fit_shape
 from pymc_kameleon.step.warm_start.search import BudgetSpent, Search
 
-LOOK_SHARE, LEAST_FOR_LOOK, MOST_LOOKED = 0.1, 750, 800
-"""Share of the evaluations by which a chain looks, of its own or of all that follow it; how many
-these are, at least, if it does; and evaluations of a look, at most."""
+LOOK_SHARES, LEAST_FOR_LOOK, MOST_LOOKED = (0.1, 0.5), 750, (800, 4000)
+"""Shares of the evaluations by which a chain looks, of its own or of all that follow it, at first,
+and as long as more ends are expected; how many evaluations it has at least, if it looks; and those
+of a look, at most."""
 
 SHAPE_BUDGET = 40
-"""Times d: evaluations besides, at most, by which shapes of new modes are learned."""
-
-EXTRA, MOST_EXTRAS = 0.5, 4
-"""For each new mode, so much more of a look, as there may be others; and how often, at most."""
+"""Times d: evaluations, at most, by which the shape of a new mode is learned."""
 
 SCALES = 3.0, 50.0
 """How far away starts are, in standard deviations of the known mode, log-uniformly."""
@@ -47,7 +49,8 @@ other."""
 
 LONGEST_CLIMB, FARTHEST = 20, 200.0
 """Steps of a climb, at most; and how far from the first mode it may lead, in standard deviations,
-as in the neck of a funnel it would go on for ever."""
+if that is more than twice as far as draws of the prior: in the neck of a funnel it would go on for
+ever."""
 
 STRIDE = 3.0
 """Factor by which a good step grows as long as f grows, too."""
@@ -56,48 +59,74 @@ LOW = 10.0, 2.0
 """How far below the known mode, and times d, a place is not worth its shape."""
 
 
-def evaluations_of_look(n, d):
-    """Return the evaluations of a look of a chain that makes n: of its climbs, and of shapes."""
-    return min(int(LOOK_SHARE * n), MOST_LOOKED), SHAPE_BUDGET * d
+class Looked(NamedTuple):
+    """What a look has found."""
+
+    modes: list  # new Modes that have mass
+    shapes: list  # the Search for the shape of each
+    all: Searches  # that for `home`, and climbs
 
 
-def most_of_look(d):
-    """Return how many these are at most, with what is added where there are new modes."""
-    return MOST_LOOKED + MOST_EXTRAS * int(EXTRA * MOST_LOOKED) + SHAPE_BUDGET * d
+def evaluations_of_look(n):
+    """Return the evaluations of a look of a chain that makes n: at first, and at most."""
+    pairs = zip(LOOK_SHARES, MOST_LOOKED, strict=True)
+    return tuple(min(int(share * n), most) for share, most in pairs)
 
 
-def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
-    """Look for other modes than `home`; return the new ones that have mass, and their Searches.
+def look_for_modes(logp, home, first, most, rng, prior=None):
+    """Look for other modes than `home`; return what was Looked.
 
-    `most` and `most_for_shapes` are evaluations of climbs and of shapes. Of `prior` draws (n, d),
-    about every second start is the next ones.
+    It takes the `first` evaluations, and `most` as long as more ends are expected. Of `prior` draws
+    (n, d), about every second start is the next ones.
     """
-    known, new, searches = [home], [], []
-    unseen = [] if prior is None else list(rng.permutation(prior))
-    search = Search(logp, home.mean, most - 1)
+    known, new, shapes, searches = [home], [], [], Searches(1, 1)
+    farthest = FARTHEST * np.linalg.norm(home.factor, axis=1)
+    unseen = []
+    if prior is not None:
+        unseen = list(rng.permutation(prior))
+        farthest = np.maximum(farthest, 2 * np.abs(prior - home.mean).max(axis=0))
+    search, is_any_low = Search(logp, home.mean, first - 1), False
     with suppress(BudgetSpent), threadpool_limits(1), np.errstate(all="ignore"):
-        while True:
-            start = _start(search, known, unseen, rng)
-            top = start and _climb(search, *start, home.factor, known)
-            if not top or top[1] < max(mode.logp for mode in known) - LOW[0] - LOW[1] * len(top[0]):
+        while searches.n_ends == 1 or search.left > most - first or searches.expects_more:
+            x, f, is_as_known = _start(search, known, unseen, rng)
+            if not np.isfinite(f):
                 continue
-            own = Search(logp, top[0], most_for_shapes - 1)
-            mode = _mode_at(own, *top, known, rng)
-            most_for_shapes = own.left
-            if mode is None or any(one.holds(mode.mean) for one in known):
+            top = None if is_as_known else _climb(search, x, f, home.factor, known, farthest)
+            if top is None and not is_as_known:
                 continue
-            known.append(mode)
-            if mode.mass > max(one.mass for one in known) - NEGLIGIBLE_MASS:
+            searches = searches._replace(n=searches.n + 1)
+            if is_as_known or _attract(known, *top[:2]):
+                continue
+            if top[1] < max(mode.logp for mode in known) - LOW[0] - LOW[1] * len(top[0]):
+                is_low = True
+            else:
+                left = search.left + (most - first) * (searches.n_ends == 1)
+                own = Search(logp, top[0], min(SHAPE_BUDGET * len(top[0]), left) - 1)
+                mode = _mode_at(own, *top, known, rng)
+                search.left = max(search.left - len(own.logps), 0)
+                if mode is None or any(one.is_same(mode) for one in known):
+                    continue
+                known.append(mode)
+                is_low = mode.mass < max(one.mass for one in known) - NEGLIGIBLE_MASS
+            if not is_low:
                 new.append(mode)
-                search.left += int(EXTRA * most) if len(new) <= MOST_EXTRAS else 0
-                searches.append(own)
-    return new, searches
+                shapes.append(own)
+            if searches.n_ends == 1:  # now more are expected
+                search.left += most - first
+            is_any_low |= is_low
+            searches = searches._replace(n_ends=1 + len(new) + is_any_low)
+    return Looked(new, shapes, searches)
+
+
+def _attract(modes, x, f):
+    return any(mode.attracts(x, f) for mode in modes)
 
 
 def _start(search, known, unseen, rng):
-    """Return a start, and f there; None if it is not finite, or nothing can be there.
+    """Return a start, f there, and whether a climb would come to what is known.
 
-    It is the point where f has fallen least, compared with normals about the known modes.
+    It is the point where f has fallen least, compared with normals about the known modes. Where all
+    points are as these tell, nothing else can be there.
     """
     home, scale = known[rng.integers(len(known))], np.exp(rng.uniform(*np.log(SCALES)))
     alone = np.diag(np.linalg.norm(home.factor, axis=1))
@@ -110,11 +139,14 @@ def _start(search, known, unseen, rng):
     fallen = (top - f) / (top - np.max([mode.normal(points) for mode in known], axis=0))
     k = np.argmin(fallen)
     as_known = (fallen > AS_KNOWN[0]) & (fallen < AS_KNOWN[1])
-    return None if as_known.all() or not np.isfinite(f[k]) else (points[k], f[k])
+    return points[k], f[k], as_known.all()
 
 
-def _climb(search, x, f, factor, known):
-    """Return the top (d,), f there, and a metric; None where the climb comes to what is known."""
+def _climb(search, x, f, factor, known, farthest):
+    """Return where a climb leads (d,), f there, and a metric; None where that is too far.
+
+    It ends where it comes to what is known.
+    """
     inverse, moved, gradient = np.eye(x.size), None, None
     for n in range(LONGEST_CLIMB):
         before, gradient = gradient, _slope(search, x, f, factor)
@@ -141,9 +173,10 @@ def _climb(search, x, f, factor, known):
                 break
             t, f_new = STRIDE * t, further
         moved, x, f = t * step, x + factor @ (t * step), f_new
-        away = np.abs(x - known[0].mean) / np.linalg.norm(known[0].factor, axis=1)
-        if away.max() > FARTHEST or any(mode.holds(x) for mode in known):
+        if np.any(np.abs(x - known[0].mean) > farthest):
             return None
+        if _attract(known, x, f):
+            break
     return x, f, factor @ _root(inverse)
 
 

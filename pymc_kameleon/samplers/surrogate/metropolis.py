@@ -14,12 +14,14 @@ import numpy as np
 from pymc_kameleon.approximation.chain import u_of, x_of
 from pymc_kameleon.approximation.modes import draw_of_modes, log_of_modes
 from pymc_kameleon.approximation.records import MOST_REMEMBERED
+from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.core.arrays import allocate, bools, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.samplers.approximation import moves
 from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
+from pymc_kameleon.samplers.approximation.problems import note_searches, warn_of_searches
 from pymc_kameleon.samplers.approximation.step import ApproximationStep
 from pymc_kameleon.samplers.surrogate import emulator, fit, learning, modes, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
@@ -354,12 +356,20 @@ class SurrogateMetropolis(ApproximationStep):
             problems.explain_lost(tuning.lost[0]),
             problems.explain_worth(tuning.worth, d, model, self.parameters.modes.n_modes[0] > 1),
             problems.explain_unvisited(tuning.unvisited[0]),
+            warn_of_searches(self._searches),
             problems.explain_news(tuning.news[0], d, model),
         ]
 
     def _notes(self):
         has_looked = self.tuning.found.n_found[0] > 0 or max(self.search.budget_of_look) > 0
-        return [problems.explain_no_look(has_looked or self.search.is_one_of_many)]
+        return [
+            problems.explain_no_look(has_looked or self.search.is_one_of_many),
+            note_searches(self._searches, type(self).__name__),
+        ]
+
+    @property
+    def _searches(self):
+        return Searches(*self.tuning.found.searches.tolist())
 
     def _learned(self):
         own = self.parameters

@@ -35,6 +35,7 @@ class Found(NamedTuple):
     """What was found before the first draw, by a chain, and then by all of them."""
 
     n_found: integers(1)
+    searches: integers(2)  # that looked, and their ends; 0 before
     found_masses: floats(MOST_MODES)  # logs, but for a constant
     found_means: floats(MOST_MODES, "d")
     found_factors: floats(MOST_MODES, "d", "d")
@@ -54,7 +55,7 @@ def noted(found):
     """Return these Modes."""
     return [
         Mode(mean.copy(), factor.copy(), mass - np.log(np.diag(factor)).sum())
-        for mass, mean, factor in list(zip(*found[1:], strict=True))[: found.n_found[0]]
+        for mass, mean, factor in list(zip(*found[2:], strict=True))[: found.n_found[0]]
     ]
 
 
@@ -63,10 +64,13 @@ def share_what_was_found(chains):
     every = [mode for chain in chains for mode in noted(chain.tuning.found)]
     distinct = []
     for mode in sorted(every, key=lambda mode: -mode.mass):
-        if not any(mode.holds(one.mean) or one.holds(mode.mean) for one in distinct):
+        if not any(mode.is_same(one) for one in distinct):
             distinct.append(mode)
+    searches = np.array([chain.tuning.found.searches for chain in chains])
+    is_any_low = np.any(searches[:, 1] > [chain.tuning.found.n_found[0] for chain in chains])
     for chain in chains if distinct else ():
         note(chain.tuning.found, distinct)
+        chain.tuning.found.searches[:] = searches[:, 0].sum(), len(distinct) + is_any_low
 
 
 def learn_modes(chains):

@@ -13,21 +13,19 @@ import pymc_kameleon as pk
 from pymc_kameleon.approximation import search as search_module
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.approximation.search import (
-    ENOUGH_CAME,
     MOST_AT_ONCE,
     MOST_FAR,
     N_DESIGN,
     N_FAR,
     PosteriorSearch,
     Walker,
-    may_end_elsewhere,
-    share_elsewhere,
 )
+from pymc_kameleon.approximation.searches import ENOUGH_CAME, Searches
 from pymc_kameleon.model.starts import LEAST_FINITE, N_PRIOR, prior_draws
 from pymc_kameleon.samplers.approximation.moves import BY_S
+from pymc_kameleon.samplers.approximation.problems import note_searches, warn_of_searches
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.learning import Evaluations
-from pymc_kameleon.samplers.emulator.problems import explain_searches, warn_of_other_ends
 from pymc_kameleon.step.job import ChainState, Job, advance
 from pymc_kameleon.step.warm_start.approach import approach
 
@@ -297,10 +295,10 @@ def test_searches_from_the_prior_end_when_no_other_end_is_expected():
 
 def test_how_many_ends_are_expected():
     """By the formulas of Boender and Rinnooy Kan, w(n − 1)/(n − w − 2) and w(w + 1)/(n(n − 1))."""
-    assert [may_end_elsewhere(n, 1) for n in (3, 7, 8)] == [True, True, False]
-    assert [may_end_elsewhere(n, 2) for n in (4, 16, 17)] == [True, True, False]
-    assert share_elsewhere(8, 1) == 2 / 56
-    assert share_elsewhere(1, 1) == share_elsewhere(2, 2) == 1
+    assert [Searches(n, 1).expects_more for n in (3, 7, 8)] == [True, True, False]
+    assert [Searches(n, 2).expects_more for n in (4, 16, 17)] == [True, True, False]
+    assert Searches(8, 1).share_elsewhere == 2 / 56
+    assert Searches(1, 1).share_elsewhere == Searches(2, 2).share_elsewhere == 1
 
 
 def test_how_badly_outputs_fit():
@@ -351,32 +349,33 @@ def test_what_is_not_predicted_is_relative_to_changes(monkeypatch):
         ((0, 0, 0, 0), ""),
         ((1, 1, 1, 0), "one search"),
         ((3, 1, 3, 0), "3 searches"),
-        ((8, 1, 8, 0), "1 place; 4 % of the starts"),
-        ((9, 2, 5, 0), "2 places; 8 % of the starts"),
+        ((8, 1, 8, 0), "1 place; 4 % of such starts"),
+        ((9, 2, 5, 0), "2 places; 8 % of such starts"),
         ((3, 1, 3, 1), "3 searches"),
         ((10, 2, 3, 1), "10 searches"),
     ],
 )
 def test_it_says_where_searches_ended(searches, says):
-    assert warn_of_other_ends(np.array(searches), ["logistic"]) == ""
-    said = explain_searches(np.array(searches))
+    assert warn_of_searches(Searches(*searches)) == ""
+    said = note_searches(Searches(*searches), "Sampler")
     assert says in said if says else said == ""
 
 
 @pytest.mark.parametrize(
     ("searches", "says"),
     [
-        ((1, 1, 1, 1), "logistic returns cannot be predicted"),
-        ((4, 2, 3, 0), "2 places; 50 % of the starts may end elsewhere. 3 of them"),
-        ((3, 2, 2, 0), "2 places. 2 of them"),
-        ((3, 1, 0, 1), "1 place; 33 % of the starts may end elsewhere. None of them"),
+        ((1, 1, 1, 1), "It cannot be predicted. One search"),
+        ((4, 2, 3, 0), "another mode. 4 searches for the posterior"),
+        ((4, 2, 2, 1), "2 places; 50 % of such starts may end elsewhere. 2 of them"),
+        ((3, 2, 2, 0), "2 places. Compare"),
+        ((3, 1, 0, 1), "1 place; 33 % of such starts may end elsewhere. None of them"),
     ],
 )
 def test_it_warns_where_they_may_have_missed_a_better_mode(searches, says):
-    said = warn_of_other_ends(np.array(searches), ["logistic"])
+    said = warn_of_searches(Searches(*searches), "It cannot be predicted. ")
     assert says in said
     assert "`initvals`" in said
-    assert explain_searches(np.array(searches)) == ""
+    assert note_searches(Searches(*searches), "Sampler") == ""
 
 
 # ---- of a model ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from runs import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.approximation.modes import Mode
+from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.samplers.surrogate import initial_search, look, modes
 
 FAR = np.array([9.0, 12.0])
@@ -105,7 +106,7 @@ def test_a_likelihood_that_raises_where_a_look_leads_does_not_end_the_run(monkey
 
     def looked_far_away(logp, *rest):
         assert logp(np.full(2, 1e7)) == -np.inf
-        return [], []
+        return look.Looked([], [], Searches(1, 1))
 
     monkeypatch.setattr(initial_search, "look_for_modes", looked_far_away)
     step = pk.SurrogateMetropolis(model=black_box(Counting(raises)))
@@ -147,7 +148,7 @@ def test_starts_from_the_prior_are_each_tried_once():
         return -0.5 * x @ x
 
     prior = 20 + np.random.default_rng(2).standard_normal((30, 2))
-    look.look_for_modes(logp, HOME, 400, 80, np.random.default_rng(1), prior)
+    look.look_for_modes(logp, HOME, 400, 400, np.random.default_rng(1), prior)
     assert [seen.count(tuple(x)) for x in prior] == [1] * 30
 
 
@@ -157,15 +158,15 @@ def test_starts_from_the_prior_are_each_tried_once():
 HOME = Mode(np.zeros(2), np.eye(2), np.log(2))
 
 
-def looked(log_density, home=HOME, most=120, seed=1):
+def looked(log_density, home=HOME, first=120, most=200, seed=1):
     values = []
 
     def logp(x):
         values.append(log_density(x))
         return values[-1]
 
-    new, _ = look.look_for_modes(logp, home, most, 80, np.random.default_rng(seed))
-    return new, len(values)
+    rng = np.random.default_rng(seed)
+    return look.look_for_modes(logp, home, first, most, rng), len(values)
 
 
 def test_of_a_new_mode_place_and_mass_are_learned():
@@ -173,7 +174,7 @@ def test_of_a_new_mode_place_and_mass_are_learned():
 
     Of 40, eight or more less than once in 1e5 runs.
     """
-    found = [looked(two_modes, seed=seed)[0] for seed in range(40)]
+    found = [looked(two_modes, seed=seed)[0].modes for seed in range(40)]
     found = [new for new in found if new]
     assert len(found) > 32
     assert {len(new) for new in found} == {1}
@@ -193,14 +194,39 @@ def test_of_a_new_mode_place_and_mass_are_learned():
 )
 def test_of_one_mode_nothing_new_is_found(log_density):
     for seed in range(5):
-        new, n = looked(log_density, seed=seed)
-        assert new == []
+        found, n = looked(log_density, seed=seed)
+        assert found.modes == []
+        assert found.all.n_ends == 1
         assert n <= 120 + 80
 
 
 def test_modes_with_next_to_no_mass_are_no_modes():
-    new, _ = looked(lambda x: np.logaddexp(np.log(2) - x @ x / 2, -9 - (x - FAR) @ (x - FAR) / 2))
-    assert new == []
+    found, _ = looked(lambda x: np.logaddexp(np.log(2) - x @ x / 2, -9 - (x - FAR) @ (x - FAR) / 2))
+    assert found.modes == []
+
+
+def test_it_looks_on_until_no_more_ends_are_expected():
+    """Of nine modes each run finds some in 400 evaluations."""
+
+    def log_density(x):
+        away = x - 10 * np.clip(np.round(x / 10), -1, 1)
+        return np.log(2) - away @ away / 2
+
+    for seed in range(3):
+        found, n = looked(log_density, first=400, most=3000, seed=seed)
+        assert found.all.n_ends == 1 + len(found.modes) > 1
+        assert n > 400
+        assert n == 3000 or not found.all.expects_more
+
+
+def test_a_climb_ends_at_a_mode_only_where_it_is_no_higher():
+    """A wide mode reaches as far as a narrow one beside it, which is another one."""
+    narrow = np.array([4.0, 0.0])
+    assert HOME.holds(narrow)
+    assert HOME.attracts(narrow, HOME.normal(narrow[None])[0])
+    assert not HOME.attracts(narrow, HOME.logp)
+    assert not HOME.is_same(Mode(narrow, 0.01 * np.eye(2), HOME.logp))
+    assert HOME.is_same(Mode(HOME.mean + 0.3, 0.5 * np.eye(2), HOME.logp))
 
 
 # ---- what chains make of it ------------------------------------------------------------------
@@ -224,10 +250,13 @@ def test_chains_share_what_each_has_found_once():
     near = Mode(HOME.mean + 0.3, HOME.factor, HOME.logp - 0.1)
     other = Mode(FAR, HOME.factor, HOME.logp - 1)
     chains = [chain_that_has_found(HOME), chain_that_has_found(near, other)]
+    for chain, searches in zip(chains, [(7, 1), (20, 3)], strict=True):
+        chain.tuning.found.searches[:] = searches  # one of the second chain's ends is negligible
     modes.share_what_was_found(chains)
     for chain in chains:
         means = [mode.mean for mode in modes.noted(chain.tuning.found)]
         np.testing.assert_allclose(means, [HOME.mean, FAR])
+        assert chain.tuning.found.searches.tolist() == [27, 3]
 
 
 def test_the_mixture_follows_the_states():

@@ -1,0 +1,46 @@
+"""How many searches from different starts there were, where they ended, and what that tells.
+
+Source: Boender & Rinnooy Kan, "Bayesian stopping rules for multistart global optimization methods",
+Mathematical Programming 37 (1987). Of n searches from independent starts with w ends, the expected
+number of ends is w(n − 1)/(n − w − 2), and the expected share of starts that end elsewhere
+w(w + 1)/(n(n − 1)).
+"""
+
+from typing import NamedTuple
+
+ENOUGH_CAME = 3
+"""Searches that came to the best place, and so end a doubt."""
+
+MOST_ELSEWHERE = 0.1
+"""Share of the starts that may end elsewhere from which a warning says so, if some have."""
+
+
+class Searches(NamedTuple):
+    """Searches that have ended, from the start of a chain and from others."""
+
+    n: int
+    n_ends: int  # ends that are negligible beside the best place count as one
+    n_best: int = 0  # how many came to the best place
+    fails: bool = False  # whether s does not predict far away, or the best place not fit the data
+
+    @property
+    def expects_more(self):
+        """Whether more ends than these are to be expected."""
+        n, w = self.n, self.n_ends
+        return n <= w + 2 or w * (n - 1) / (n - w - 2) >= w + 0.5
+
+    @property
+    def share_elsewhere(self):
+        """The share of starts that are expected to end where none has."""
+        n, w = self.n, self.n_ends
+        return min(1.0, w * (w + 1) / (n * (n - 1))) if n > 1 else 1.0
+
+    @property
+    def is_doubtful(self):
+        """Whether there is a reason to search on, besides the ends."""
+        return self.fails and self.n_best < ENOUGH_CAME
+
+    @property
+    def may_have_missed(self):
+        """Whether a warning is due."""
+        return self.is_doubtful or (self.n_ends > 1 and self.share_elsewhere > MOST_ELSEWHERE)

@@ -1,0 +1,39 @@
+"""What is said of Searches: how many there were, and where they ended."""
+
+from pymc_kameleon.step.messages import counted
+
+
+def note_searches(searches, sampler):
+    """Say how many there were, and where they ended, if all is well."""
+    if searches.n == 0 or searches.may_have_missed:
+        return ""
+    more = (
+        ". Others, from other starts, may end elsewhere, which R-hat does not show. They take more "
+        "evaluations"
+    )
+    return f"{sampler}: {_in_words(searches)}{more * (searches.n == 1)}."
+
+
+def warn_of_searches(searches, reason=""):
+    """Warn if there may be another mode; `reason` is said where the searches may be in vain."""
+    if not searches.may_have_missed:
+        return ""
+    text = _in_words(searches)
+    if searches.fails and searches.n > 1:
+        text += f". {searches.n_best or 'None'} of them came to the best place"
+    return (
+        f"there may be another mode. {reason * searches.fails}{text[0].upper()}{text[1:]}. Compare "
+        "what the model predicts with the data. Raise max_evaluations, or tune longer, for more "
+        "searches; or start where the data point to (`initvals`)."
+    )
+
+
+def _in_words(searches):
+    n, n_ends = searches.n, searches.n_ends
+    if n == 1:
+        return "one search for the posterior was made"
+    text = f"{n} searches for the posterior, from different starts, ended in "
+    text += counted(n_ends, "place")
+    if n > n_ends + 1:
+        text += f"; {100 * searches.share_elsewhere:.0f} % of such starts may end elsewhere"
+    return text

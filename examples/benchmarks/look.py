@@ -70,7 +70,7 @@ def run(case, seed, run_seed):
             return values[-1]
 
         rng = np.random.default_rng([*seed, run_seed, chain])
-        new = look_for_modes(logp, home, *evaluations_of_look(DRAWS), rng).modes
+        new = look_for_modes(logp, home, *evaluations_of_look(DRAWS, len(means[0])), rng).modes
         found |= {nearest(mode.mean, means, factors) for mode in new}
         counts.append(len(values))
     return weights[list(found)].sum(), len(found) == len(means), np.mean(counts)

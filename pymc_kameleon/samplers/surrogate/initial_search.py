@@ -25,7 +25,6 @@ from pymc_kameleon.samplers.surrogate.active.search import (
 from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.evaluations import each_once
 from pymc_kameleon.samplers.surrogate.look import (
-    LEAST_FOR_LOOK,
     MOST_LOOKED,
     evaluations_of_look,
     look_for_modes,
@@ -90,8 +89,7 @@ class SearchByProcess(InitialSearch):
             if monitor.most_on_the_way < NO_LIMIT:
                 n = monitor.draws * self.step.steps_per_draw // 2  # twice those borne for sure
             n = 0 if self.has_few_evaluations else n
-        looks = self._may_look and n >= LEAST_FOR_LOOK
-        return evaluations_of_look(n) if looks else (0, 0)
+        return evaluations_of_look(n, self.d) if self._may_look else (0, 0)
 
     @property
     def _most_by_process(self):

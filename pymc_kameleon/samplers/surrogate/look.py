@@ -9,6 +9,7 @@ Symbols: f the log-density, L the factor of the known mode's covariance, u the c
 y = x + Lu.
 """
 
+import math
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -28,10 +29,9 @@ from pymc_kameleon.step.warm_start.approach import (
 from pymc_kameleon.step.warm_start.quadratics import fit_shape
 from pymc_kameleon.step.warm_start.search import BudgetSpent, Search
 
-LOOK_SHARES, LEAST_FOR_LOOK, MOST_LOOKED = (0.1, 0.5), 750, (800, 4000)
+LOOK_SHARES, MOST_LOOKED = (0.1, 0.5), (800, 4000)
 """Shares of the evaluations by which a chain looks, of its own or of all that follow it, at first,
-and as long as more ends are expected; how many evaluations it has at least, if it looks; and those
-of a look, at most."""
+and as long as more ends are expected; and evaluations of a look, at most."""
 
 SHAPE_BUDGET = 40
 """Times d: evaluations, at most, by which the shape of a new mode is learned."""
@@ -47,10 +47,10 @@ LARGEST_DIP, ON_LINE = 2.0, (0.2, 0.4, 0.6, 0.8)
 """Dip of f between two modes, at least; and where it is looked for, on the line from one to the
 other."""
 
-LONGEST_CLIMB, FARTHEST = 20, 200.0
-"""Steps of a climb, at most; and how far from the first mode it may lead, in standard deviations,
-if that is more than twice as far as draws of the prior: in the neck of a funnel it would go on for
-ever."""
+SHORTEST_CLIMB, LONGEST_CLIMB, FARTHEST = 3, 20, 200.0
+"""Steps of a climb that are to be paid for; at most; and how far from the first mode it may lead,
+in standard deviations, or else twice as far as draws of the prior: in the neck of a funnel it would
+go on for ever."""
 
 STRIDE = 3.0
 """Factor by which a good step grows as long as f grows, too."""
@@ -67,8 +67,15 @@ class Looked(NamedTuple):
     all: Searches  # that for `home`, and climbs
 
 
-def evaluations_of_look(n):
+def least_for_look(d):
+    """Return how many evaluations a chain makes if it looks: at first they pay for a climb."""
+    return math.ceil((N_STARTS + SHORTEST_CLIMB * (d + 2)) / LOOK_SHARES[0])
+
+
+def evaluations_of_look(n, d):
     """Return the evaluations of a look of a chain that makes n: at first, and at most."""
+    if n < least_for_look(d):
+        return 0, 0
     pairs = zip(LOOK_SHARES, MOST_LOOKED, strict=True)
     return tuple(min(int(share * n), most) for share, most in pairs)
 

@@ -363,7 +363,7 @@ class SurrogateMetropolis(ApproximationStep):
     def _notes(self):
         has_looked = self.tuning.found.n_found[0] > 0 or max(self.search.budget_of_look) > 0
         return [
-            problems.explain_no_look(has_looked or self.search.is_one_of_many),
+            problems.explain_no_look(has_looked or self.search.is_one_of_many, self._d),
             note_searches(self._searches, type(self).__name__),
         ]
 

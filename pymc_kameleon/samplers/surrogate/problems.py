@@ -9,7 +9,7 @@ from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.samplers.approximation.moves import mean_worth
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
 from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS
-from pymc_kameleon.samplers.surrogate.look import LEAST_FOR_LOOK
+from pymc_kameleon.samplers.surrogate.look import least_for_look
 from pymc_kameleon.step.warm_start.approach import evaluations_for_own_search
 
 _log = logging.getLogger("pymc_kameleon")
@@ -80,14 +80,14 @@ def explain_budget(followed, d):
     )
 
 
-def explain_no_look(has_looked):
+def explain_no_look(has_looked, d):
     """Say that no chain has looked for other modes."""
     if has_looked:
         return ""
     return (
         "SurrogateMetropolis: evaluations were too few to look for other modes, and R-hat does not "
-        f"show one that no chain has come to. Chains of {LEAST_FOR_LOOK} evaluations or more look; "
-        "with max_evaluations=1000 or more, the first one does. "
+        f"show one that no chain has come to. A chain looks by which {least_for_look(d)} or more "
+        "are made, and with max_evaluations the first one looks if there are as many in all. "
         "If there may be several modes, use pk.CyclicalKAM, or begin in many places "
         '(initvals="prior", pool_tuning=False).'
     )

@@ -118,7 +118,7 @@ def test_a_likelihood_that_raises_where_a_look_leads_does_not_end_the_run(monkey
 
 def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch, caplog):
     """And that is said once, by the whole run; nothing is if chains have looked."""
-    short = {"tune": 100, "draws": 100}
+    short = {"tune": 50, "draws": 50}
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         one = sample(step, **short)
     assert caplog.text.count("evaluations were too few to look for other modes") == 1

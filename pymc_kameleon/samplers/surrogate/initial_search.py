@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.samplers.surrogate import learning, modes, problems
 from pymc_kameleon.samplers.surrogate.active.search import (
-    LOW,
     MOST_FOR_ALL,
     ActiveGuide,
     Search,
@@ -239,7 +239,7 @@ class SearchByProcess(InitialSearch):
         order = 1 + self.step.rng.permutation(len(draws) - 1)
         for x in draws[order[: max(1, self.near_tries() - 1)]]:
             value = logp(x)
-            if value > top - LOW[0] - LOW[1] * self.d:
+            if value > top - drop(self.d, NEGLIGIBLE):
                 return x, value
         return draws[0], logp(draws[0])
 

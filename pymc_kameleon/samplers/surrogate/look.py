@@ -12,6 +12,7 @@ from contextlib import suppress
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import lower_of
 from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
 from pymc_kameleon.step.warm_start.approach import (
@@ -52,9 +53,6 @@ as in the neck of a funnel it would go on for ever."""
 STRIDE = 3.0
 """Factor by which a good step grows as long as f grows, too."""
 
-LOW = 10.0, 2.0
-"""How far below the known mode, and times d, a place is not worth its shape."""
-
 
 def evaluations_of_look(n, d):
     """Return the evaluations of a look of a chain that makes n: of its climbs, and of shapes."""
@@ -79,7 +77,8 @@ def look_for_modes(logp, home, most, most_for_shapes, rng, prior=None):
         while True:
             start = _start(search, known, unseen, rng)
             top = start and _climb(search, *start, home.factor, known)
-            if not top or top[1] < max(mode.logp for mode in known) - LOW[0] - LOW[1] * len(top[0]):
+            best, d = max(mode.logp for mode in known), home.mean.size
+            if not top or top[1] < best - drop(d, NEGLIGIBLE):  # not worth its shape
                 continue
             own = Search(logp, top[0], most_for_shapes - 1)
             mode = _mode_at(own, *top, known, rng)

@@ -231,11 +231,6 @@ LEAST_ABOVE = 1e-6
 """What h is above its lower bound, at least, where anything is known."""
 
 
-def are_lowest(surrogate, u, log_s):
-    """Return at which points u (n, d) h is at its lower bound, as nothing is known there."""
-    return log_s - log_t(u, surrogate.nu[0]) < surrogate.bounds[0] + LEAST_ABOVE
-
-
 BLOCK = 200
 """Points whose kernels are computed at a time."""
 

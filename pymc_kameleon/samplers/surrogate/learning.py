@@ -33,7 +33,7 @@ SHARED_PARAMETERS = (
 )
 """Parameters that chains share."""
 
-LEARNED_TUNING = "hyper", "n_chosen", "depth", "news", "unvisited"
+LEARNED_TUNING = "hyper", "n_chosen", "news", "unvisited"
 """Fields of their tuning that they share."""
 
 WARM_START = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
@@ -60,9 +60,6 @@ share; and how much log s may be too low where it is known."""
 
 PAYS, GOOD = 2.0, 1.0
 """What a move by the surrogate should be worth: so many times a walk, or so much."""
-
-LEAST_LOW, SURPRISES = 8, 0.05
-"""Low points, at least, that tell if the bound of h may be lower; share that may disagree."""
 
 LOOK_SHARE, MOST_LOOKS = 0.02, 50
 """Points that a chain looks at after each fit, as a share of its transitions; and at most."""
@@ -98,12 +95,11 @@ def learn_from(chains, rng):
     for chain in chains:
         chain.parameters.n_looks[0] = 0
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        news, seen, least_depth = 0.0, seen_by(chains, rng), tuning.tail_depth[0]
+        news, seen = 0.0, seen_by(chains, rng)
         if len(seen.sample[0]) == 0:
             return
         if not np.isnan(parameters.error[0]):
             news = share_of_news(chains)
-            least_depth = max(least_depth, known_depth(chains, seen.middle))
         chooses = is_last or seen.n >= 2 * tuning.n_chosen[0]
         nu = inner_chain.best_nu(seen.states)
         left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, chooses, seen.middle)
@@ -111,12 +107,8 @@ def learn_from(chains, rng):
             return
         if chooses:
             tuning.n_chosen[0] = seen.n
-            tuning.depth[0], settings = inner_chain.settle_inner(
-                surrogate, seen.states, least_depth, rng
-            )
+            settings = inner_chain.inner_settings(surrogate, seen.states, rng)
             parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
-        else:
-            surrogate.bounds[0] -= tuning.depth[0]
     parameters.mean[:], parameters.factor[:] = seen.mean, seen.factor
     parameters.error[0], tuning.news[0] = left_out, news
     worth = sum(chain.tuning.worth[: len(LEAST_SHARES)] for chain in chains)
@@ -235,34 +227,17 @@ def draws_of_s(surrogate, n, rng):
     return u[rng.choice(len(u), n, replace=False, p=w / w.sum())]
 
 
-def unseen_moves(chains):
-    """Return u, f and α of the newest moves, of which the present surrogate knows nothing."""
+def share_of_news(chains):
+    """Return the share of the mass, by the newest moves, where the present surrogate is too low.
+
+    It was not fitted to these.
+    """
     parameters = chains[0].parameters
     moves = (newest(chain.tuning.moves, NEWS_SHARE) for chain in chains)
     _, y, f, alpha = map(np.concatenate, zip(*moves, strict=True))
-    return whitened(y, parameters.mean, parameters.factor), f, alpha
-
-
-def share_of_news(chains):
-    """Return the share of the mass, by the newest moves, where the present surrogate is too low."""
-    u, f, alpha = unseen_moves(chains)
+    u = whitened(y, parameters.mean, parameters.factor)
     known = alpha > 0
     if not known.any():
         return 0.0
-    too_low = f[known] - fit.values(chains[0].parameters.surrogate, u[known]) > KNOWN_WITHIN
+    too_low = f[known] - fit.values(parameters.surrogate, u[known]) > KNOWN_WITHIN
     return np.average(too_low, weights=alpha[known])
-
-
-def known_depth(chains, middle):
-    """Return by how much the newest moves allow to lower the bound of h; -inf if that is open."""
-    u, f, _ = unseen_moves(chains)
-    surrogate = chains[0].parameters.surrogate
-    base = log_t(u, surrogate.nu[0])
-    h, found = fit.unbounded_values(surrogate, u) - base, f - base
-    found[f < middle - NEGLIGIBLE_MASS] = -np.inf
-    bound = surrogate.bounds[0] + chains[0].tuning.depth[0]
-    for depth in reversed(inner_chain.DEPTHS):
-        low = h < bound - depth
-        if low.sum() >= LEAST_LOW and np.mean(found[low] > bound - depth + 1) < SURPRISES:
-            return depth
-    return -np.inf

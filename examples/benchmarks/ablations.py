@@ -25,39 +25,46 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from benchmark import each, grouped, main, quiet, sample, sample_by_pymc, table
+from first_evaluations import noisy
 from problems import CASES, Case, Problem, kept, known_quantiles
 from simulators import MODELS, reference
 
 import pymc_kameleon as pk
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.approximation.search import maximum
+from pymc_kameleon.samplers.surrogate.active import process
 
 FILE = Path(__file__).with_suffix(".json")
 BUDGETS = 150, 300, 1000
 WRONG, STANDARD_ERRORS = 0.2, 4.0
+NOISE = 0.1
+"""Standard deviation of noisy log-densities."""
 
 # ---- problems -----------------------------------------------------------------------------------
 
 DENSITIES = (
     *("GARCH", "AR5", "interaction", "hidden Markov", "mixture", "schools", "transforms"),
-    *("banana", "centred schools"),
+    *("banana", "thin bend", "two modes", "centred schools", "noisy AR5", "noisy schools"),
 )
 OUTPUTS = (
     *("influenza", "pk_by_subject", "heat", "hares"),
     *("kinetics of 4", "kinetics of 12", "three modes"),
 )
-FAMILIES = {"log-density": DENSITIES, "simulator": OUTPUTS}
+MANY_AT_ONCE = "two modes by 64", "AR5 by 64", "GARCH by 64", "hidden Markov by 64"
+FAMILIES = {"log-density": DENSITIES, "many at once": MANY_AT_ONCE, "simulator": OUTPUTS}
 
 
 def measured(rule, case, budget, seed):
     """Return the error of a run, its largest one, and whether it is wrong without a warning."""
+    case, _, at_once = case.partition(" by ")
+    options = {"max_concurrent": int(at_once)} if at_once else {}
     step, known = step_of(case)
     model, step.n_trials = step.model, 0  # which would count for the first run alone
     with ExitStack() as stack:
         for patch in patches(RULES[rule]):
             stack.enter_context(patch)
         with quiet() as told:
-            dt = sample(step, max_evaluations=budget, random_seed=seed)
+            dt = sample(step, max_evaluations=budget, random_seed=seed, **options)
             found = pk.summary(dt, list(model.initial_point()), model=model, round_to="none")
     off = np.abs(found["mean"].to_numpy() - known["mean"]) / known["sd"]
     sure = off > STANDARD_ERRORS * found["mcse_mean"].to_numpy() / known["sd"]
@@ -84,8 +91,11 @@ def model_of(case):
     if case in CASES:
         problem = Problem(case)
         return problem.model, known_quantiles(problem)
-    if case == "three modes":
-        return three_modes()
+    if case.startswith("noisy "):
+        case = case.removeprefix("noisy ")
+        return noisy(case, NOISE), known_quantiles(Problem(case))
+    if case in PLACES:
+        return PLACES[case]()
     subjects = int(case.split()[-1])
     model, twin = (kinetics(subjects, solve) for solve in (concentrations, twin_of_concentrations))
     return model, kept(f"moments of {case}", lambda: by_nuts(Problem(case, Case(lambda: twin))))
@@ -138,6 +148,25 @@ def kinetics(subjects, solve):
     return model
 
 
+def two_modes():
+    """Return two normals, 13 standard deviations apart, with 0.4 and 0.6 of the mass."""
+    shares, means = np.array([0.4, 0.6]), np.array([[5.0, 4.0], [-4.0, -5.0]])
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        logs = np.log(shares) - 0.5 * pt.sum((x - means) ** 2, axis=1)
+        pm.Potential("modes", pt.logaddexp(logs[0], logs[1]))
+    sd = np.sqrt(1 + shares.prod() * (means[0] - means[1]) ** 2)
+    return model, {"mean": shares @ means, "sd": sd}
+
+
+def thin_bend():
+    """Return y near x², a tenth as wide as it is high, and its moments."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Normal("y", x**2, 0.1)
+    return model, {"mean": np.array([0.0, 1.0]), "sd": np.array([1.0, np.sqrt(2.01)])}
+
+
 @pk.black_box(ndim=1)
 def cubic(x):
     """Return x³ − 3x of the first of two numbers, and the other one."""
@@ -157,6 +186,9 @@ def three_modes():
         "mean": np.array([mean, variance * 0.35 / 0.5**2]),
         "sd": np.array([sd, np.sqrt(variance)]),
     }
+
+
+PLACES = {"thin bend": thin_bend, "two modes": two_modes, "three modes": three_modes}
 
 
 # ---- rules --------------------------------------------------------------------------------------
@@ -195,6 +227,25 @@ def no_evaluation(search):
     """Evaluate nothing, and find that all is well."""
     return True
     yield
+
+
+# Rules of the surrogate of a log-density.
+
+SURROGATE = "samplers.surrogate"
+ACTIVE, DENSITY = f"{SURROGATE}.active", f"{SURROGATE}.fit"
+PROCESS, STAR, WAY = f"{ACTIVE}.process", f"{ACTIVE}.star", f"{ACTIVE}.way"
+
+
+def one_climb(u, y, hyper, prior):
+    """Return the numbers of a process by one climb from the last ones."""
+    return process._climbed(hyper, u, y, prior)[1]
+
+
+def best_by_pattern(u, y, prior, last=None):
+    """Return the best numbers of a process by a pattern search from each start."""
+    starts = [last] if last else process._starts(prior, u.shape[1])
+    ends = [process.choose(u, y, start, prior) for start in starts]
+    return max(ends, key=process._log_posterior(u, y, prior))
 
 
 RULES = {
@@ -236,9 +287,54 @@ RULES = {
         {"samplers.approximation.learning.look_into_tails": nothing},
     ),
     "deep noise": Rule(
-        "deep values do not bend a process of a funnel",
-        {"samplers.surrogate.active.process.DEEP_NOISE": 0.0},
+        "deep values do not bend a process of a funnel", {f"{PROCESS}.DEEP_NOISE": 0.0}
     ),
+    "exact coordinates": Rule(
+        "regressions and hierarchies are quadratic in most parameters",
+        {f"{STAR}.EXACT": -1.0, f"{STAR}.MOST_NOISE": -1.0},
+    ),
+    "pattern search": Rule(
+        "the numbers of a process follow its points", {f"{PROCESS}.choose": one_climb}
+    ),
+    "slopes": Rule(
+        "they are chosen well where averages are made",
+        {f"{PROCESS}.best_of_starts": best_by_pattern},
+    ),
+    "noises": Rule("short lengths do not explain noise", {f"{PROCESS}.NOISES": ()}),
+    "kernels": Rule("a process may be rough or smooth", {f"{PROCESS}.N_KERNELS": 0}),
+    "exact with noise": Rule(
+        "a solver's tolerance does not hide what is quadratic", {f"{STAR}.MOST_NOISE": -1.0}
+    ),
+    "lines in turn": Rule(
+        "a line is searched where others have led",
+        {f"{STAR}.MANY": 1, f"{WAY}.Way._ray": lambda way, at, top: top[None]},
+    ),
+    "powers": Rule("coefficients are functions of scales", {f"{PROCESS}.SMOOTHS": (5.0,)}),
+    "small rules": Rule(
+        "four of the search: combined steps, far candidates, what is fitted, doubtful coordinates",
+        {
+            f"{STAR}.WHOLE_AND_HALF": (),
+            f"{ACTIVE}.draws.N_TEMPERED": 0,
+            **{f"{WAY}.FITTED_RADII": np.inf, f"{WAY}.FITTED_CLIMBING": (np.inf, np.inf)},
+            **{f"{WAY}.WORTH_FOLLOWING": (np.inf, 0.0), f"{WAY}.MOST_CHANGE": (0.0, np.inf)},
+        },
+    ),
+    "expected density": Rule(
+        "tails that are not known are not taken for thin", {f"{ACTIVE}.draws.EXPECTED_SD": 0.0}
+    ),
+    "rules of tails": Rule(
+        "four of the fit: heavy tails, large errors, points that are sparse or far",
+        {
+            f"{SURROGATE}.inner_chain.NUS": (8.0,),
+            f"{DENSITY}.LARGEST_ERROR": np.inf,
+            f"{SURROGATE}.archive.SPARSE_DISTANCE": np.inf,
+            f"{SURROGATE}.archive.FITTED_DISTANCE": (np.inf, np.inf),
+        },
+    ),
+    "stretches": Rule("s may vary faster along some coordinates", {f"{DENSITY}.MOST_STRETCHED": 0}),
+    "scouts": Rule("a second mode is noticed", {f"{ACTIVE}.scouts.N_SCOUTS": 0}),
+    "rays": Rule("a large batch finds the length of a step", {f"{WAY}.RAY": (1.0,)}),
+    "look": Rule("other modes are found", {f"{SURROGATE}.look.LEAST_FOR_LOOK": np.inf}),
 }
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import lower_of
 from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
 from pymc_kameleon.approximation.searches import Searches
@@ -54,9 +55,6 @@ go on for ever."""
 
 STRIDE = 3.0
 """Factor by which a good step grows as long as f grows, too."""
-
-LOW = 10.0, 2.0
-"""How far below the known mode, and times d, a place is not worth its shape."""
 
 
 class Looked(NamedTuple):
@@ -104,7 +102,7 @@ def look_for_modes(logp, home, first, most, rng, prior=None):
             searches = searches._replace(n=searches.n + 1)
             if is_as_known or _attract(known, *top[:2]):
                 continue
-            if top[1] < max(mode.logp for mode in known) - LOW[0] - LOW[1] * len(top[0]):
+            if top[1] < max(mode.logp for mode in known) - drop(home.mean.size, NEGLIGIBLE):
                 is_low = True
             else:
                 left = search.left + (most - first) * (searches.n_ends == 1)

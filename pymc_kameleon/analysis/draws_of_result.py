@@ -25,9 +25,9 @@ KINDS = by_surrogate, by_emulator, by_process, by_control_variates, by_gradients
 ROUNDING = 1e-9
 """Difference of values of a function that counts as none, relative, and in standard deviations."""
 
-EXTREMES, MIDDLE, MOST_COLUMNS = 3, 100, 50
-"""Draws at each end of a quantity, and near the medians of all of them, with which alone a function
-is called again, to see whether it mixes draws; and quantities at whose ends it is, at most."""
+EXTREMES = 10
+"""Draws with the lowest and the highest values of a function, with which alone it is called again,
+to see whether it mixes draws."""
 
 
 class Draws:
@@ -111,7 +111,8 @@ class Draws:
         expected = _one_chain(whole)
         with np.errstate(invalid="ignore"):
             spread = np.nan_to_num(expected[0].std(axis=0))
-        for places in _trials([expected, *flat.values()]):
+        order = expected[0].reshape(expected.shape[1], -1)[:, :1].argsort(axis=0)[:, 0]
+        for places in np.arange(len(order))[::-1], order[:EXTREMES], order[-EXTREMES:]:
             few = _Named({name: own[:, places] for name, own in flat.items()})
             part = _values(function, few, (1, len(places)))
             if part.shape[2:] != whole.shape[2:] or not np.allclose(
@@ -169,17 +170,6 @@ def _result_of(dt, posterior, model):
 
 def _one_chain(values):
     return values.reshape(1, -1, *values.shape[2:])
-
-
-def _trials(arrays):
-    """Yield places of some of n draws: in reverse, at the ends of each quantity, in the middle."""
-    numbers = [own[0].reshape(own.shape[1], -1) for own in arrays if own.dtype.kind in "fiub"]
-    columns = np.concatenate([own[:, :MOST_COLUMNS] for own in numbers], axis=1, dtype=np.float64)
-    yield np.arange(len(columns))[::-1]
-    order = np.argsort(columns, axis=0)
-    yield np.unique(np.concatenate([order[:EXTREMES], order[-EXTREMES:]]))
-    ranks = np.abs(np.argsort(order, axis=0) - len(columns) / 2)
-    yield np.argsort(ranks.max(axis=1))[:MIDDLE]
 
 
 def _values(function, variables, shape):

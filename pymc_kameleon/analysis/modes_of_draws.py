@@ -292,10 +292,7 @@ def distances_to_modes(coordinates, groups):
 def distance_to(points, x):
     """Return the mean squared distance of each of x (m, d) to the nearest points."""
     k = min(N_NEAREST, len(points))
-    products = 2 * x @ points.T
-    products -= np.square(points).sum(axis=1)
-    nearest = np.partition(products, len(points) - k, axis=1)[:, -k:]
-    return np.square(x).sum(axis=1) - nearest.mean(axis=1)
+    return np.partition(cdist(x, points, "sqeuclidean"), k - 1, axis=1)[:, :k].mean(axis=1)
 
 
 def modes_of_draws(distances):

@@ -37,7 +37,7 @@ NO_FILE = "<dynamic-code>"
 """What cloudpickle calls the file of a function that travels by value."""
 
 MOST_DEATHS = 3
-"""Workers that may die of a call that was made alone."""
+"""Workers that may die of a call that was made alone, or in a row of draws of a chain."""
 
 
 class WorkersDied(RuntimeError):

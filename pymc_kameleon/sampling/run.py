@@ -7,11 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from pymc_kameleon.model.pymc_internals import (
-    Draw,
-    SamplingError,
-    quiet_logging,
-)
+from pymc_kameleon.model.evaluators import MOST_DEATHS
+from pymc_kameleon.model.pymc_internals import Draw, SamplingError, quiet_logging
 from pymc_kameleon.result.superchains import superchains
 from pymc_kameleon.result.tree import data_tree
 from pymc_kameleon.sampling.budget import (
@@ -35,6 +32,7 @@ from pymc_kameleon.sampling.outcome import (
     say_what_was_rejected,
 )
 from pymc_kameleon.sampling.worker_process import Failed
+from pymc_kameleon.sampling.workers import POLL_INTERVAL
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn, pass_pause
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
@@ -44,14 +42,8 @@ from pymc_kameleon.step.problems import given_warnings
 
 _log = logging.getLogger("pymc_kameleon")
 
-POLL_INTERVAL = 0.1
-"""Seconds between two looks at the chains."""
-
 RESERVED_BYTES = 10_000_000
 """Bytes that are kept for the result, should a likelihood take all others."""
-
-MOST_FAILURES = 3
-"""How often an advance is submitted again whose worker has died."""
 
 
 class Run:
@@ -510,7 +502,7 @@ class Run:
     def _worker_died(self, chain, error):
         chain.failures += 1
         chain.shorten_advances()
-        if chain.failures <= MOST_FAILURES:
+        if chain.failures <= MOST_DEATHS:
             _log.warning(
                 "A worker of chain %s died (%r). Its last draws are made again.",
                 chain.number,

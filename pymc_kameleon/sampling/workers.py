@@ -47,6 +47,9 @@ SLOW_CALL = 0.005
 """Seconds of a call from which it is sent alone to a process, which costs about 0.9 ms. From there
 on two processes that make calls are as fast as two that have chains: 1.96 times one, with 20 ms."""
 
+POLL_INTERVAL = 0.1
+"""Seconds between two looks at what is done, and between two pictures of a bar."""
+
 DEATH_WAIT = 2.0
 """Seconds in which a pool should see that one of its processes has died."""
 

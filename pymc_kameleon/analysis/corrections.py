@@ -81,9 +81,8 @@ def best_of(corrections, f):
             if not one.is_anew:
                 raise
             _log.warning(
-                "Averages are those of the draws: at other points computing them raised %s: %s",
-                type(error).__name__,
-                error,
+                "Averages are those of the draws: at other points computing them raised "
+                f"{type(error).__name__}: {error}"
             )
             best, f = None, f._replace(at=None)
             continue

@@ -163,7 +163,7 @@ def _result_of(dt, posterior, model):
             "whole posterior, of draws at equal distances."
         )
     if why_not:
-        _log.warning("Averages are those of the draws: %s", why_not)
+        _log.warning(f"Averages are those of the draws: {why_not}")
         return plain
     return Result(dt, posterior.sel(numbers), model, group, kept.sel(numbers), learned)
 
@@ -232,9 +232,6 @@ def say_if_not_finite(what, values):
     fine = np.isfinite(values).reshape(*values.shape[:2], -1).all(axis=2)
     if not fine.all():
         _log.warning(
-            "%s is NaN or infinite at %d of %d draws, and so is its average. Give it a value "
-            "there, for example by np.where.",
-            what,
-            (~fine).sum(),
-            fine.size,
+            f"{what} is NaN or infinite at {(~fine).sum()} of {fine.size} draws, and so is its "
+            "average. Give it a value there, for example by np.where."
         )

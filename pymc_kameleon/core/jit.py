@@ -100,7 +100,7 @@ def cached_jit(function, parts):
     try:
         identity = fingerprint(function)
     except TypeError as error:
-        _log.info("%s is compiled again by each process: %s", names[0], error)
+        _log.info(f"{names[0]} is compiled again by each process: {error}")
         function.__qualname__ = names[0]
         return compiler.compile_whole(function, nogil=True)
     function.__qualname__ = f"{names[0]}.{function.__name__}"
@@ -108,7 +108,7 @@ def cached_jit(function, parts):
     try:
         dispatcher._cache = numba_cache.Cache(function, identity)
     except RuntimeError as error:  # no directory can be written to
-        _log.warning("%s is compiled again by each process: %s", names[0], error)
+        _log.warning(f"{names[0]} is compiled again by each process: {error}")
     return dispatcher
 
 

@@ -266,9 +266,9 @@ def _say_what_is_python(model, functions):
     for name in sorted(ops.keys() - said):
         op = users_own(ops[name][0]) if ops[name] else None
         if op is not None and wraps_function(op):
-            _log.info("Your function `%s` is called through Python.", name_of(op))
+            _log.info(f"Your function `{name_of(op)}` is called through Python.")
         else:
-            _log.info("`%s` has no numba version: it is called through Python.", name)
+            _log.info(f"`{name}` has no numba version: it is called through Python.")
     said.update(ops)
     Said([*ops])
 

@@ -113,9 +113,8 @@ class CheckedOp:
                 value[...] = np.frombuffer(old, value.dtype).reshape(value.shape)
         self._writes = True
         _log.warning(
-            "%s writes into its input, from which the rest of the model may be computed. It gets "
-            "copies from now on; let it make its own, such as x = np.array(x).",
-            self,
+            f"{self} writes into its input, from which the rest of the model may be computed. It "
+            "gets copies from now on; let it make its own, such as x = np.array(x)."
         )
 
 

@@ -60,7 +60,7 @@ def _logp_at_draws(draws, evaluate, rng):
     """Return the log-densities (chains, draws) at draws, as known, or evaluated."""
     flat = draws.x.reshape(-1, draws.x.shape[2])
     if draws.logp is None:
-        _log.info("Evaluating the log-density at %s draws.", grouped(len(flat)))
+        _log.info(f"Evaluating the log-density at {grouped(len(flat))} draws.")
         return evaluate(flat).reshape(draws.x.shape[:2])
     if not draws.is_estimate:  # see that this is the model that was sampled
         some = rng.choice(len(flat), CHECKED, replace=False)

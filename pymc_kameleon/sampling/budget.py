@@ -293,10 +293,8 @@ def evaluations_left(prepared, computed):
 def say_what_evaluations_bear(settings):
     """Log how many draws there will be."""
     _log.info(
-        "%s evaluations allow %s draws of tuning and at least %s draws after it in each chain.",
-        grouped(settings.max_evaluations),
-        grouped(settings.tune),
-        grouped(settings.draws),
+        f"{grouped(settings.max_evaluations)} evaluations allow {grouped(settings.tune)} draws of "
+        f"tuning and at least {grouped(settings.draws)} draws after it in each chain."
     )
 
 

@@ -159,7 +159,7 @@ def compare_samplers(
     }
     results, rows = _Results(), {}
     for i, (label, step) in enumerate(steps.items()):
-        _log.info("Comparing samplers, %d of %d: %s", i + 1, len(steps), label)
+        _log.info(f"Comparing samplers, {i + 1} of {len(steps)}: {label}")
         rows[label] = {"ok": False, "where": ""}
         with _captured() as said, model:
             try:

@@ -218,7 +218,9 @@ class Progress:
             display, self._display = self._display, NoDisplay()
             with suppress(Exception):  # it may have left the terminal in disorder
                 display.stop()
-            _log.warning("The progress bar failed (%r) and is turned off. Sampling goes on.", error)
+            _log.warning(
+                f"The progress bar failed ({error!r}) and is turned off. Sampling goes on."
+            )
 
     # ---- what displays show ---------------------------------------------------------------------
 

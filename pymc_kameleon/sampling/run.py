@@ -473,9 +473,8 @@ class Run:
     def _disk_fails(self, error):
         if not self._disk_failed:
             _log.error(
-                "The store cannot be written (%s). Sampling stops; the result has what is in "
-                "memory, too.",
-                error,
+                f"The store cannot be written ({error}). Sampling stops; the result has what is in "
+                "memory, too."
             )
         self._disk_failed = True
         self._end("disk")
@@ -504,19 +503,14 @@ class Run:
         chain.shorten_advances()
         if chain.failures <= MOST_DEATHS:
             _log.warning(
-                "A worker of chain %s died (%r). Its last draws are made again.",
-                chain.number,
-                error,
+                f"A worker of chain {chain.number} died ({error!r}). Its last draws are made again."
             )
             return
         chain.lost = True
         _log.error(
-            "Chain %s is given up at draw %s, as %s workers died of it in a row (%r). Look for "
-            "parameter values at which the likelihood takes too much memory, or crashes.",
-            chain.number,
-            chain.done,
-            chain.failures,
-            error,
+            f"Chain {chain.number} is given up at draw {chain.done}, as {chain.failures} workers "
+            f"died of it in a row ({error!r}). Look for parameter values at which the likelihood "
+            "takes too much memory, or crashes."
         )
 
     def _fail(self, error):

@@ -79,13 +79,8 @@ def say_what_evaluations_cost(job, evaluations, chains, cores, together=False):
         elif cores is None:
             where = "with as many workers"
         _log.info(
-            "At most %s evaluations of %s, %s: %s %s%s.",
-            grouped(evaluations),
-            in_words(seconds),
-            how,
-            times,
-            where,
-            _besides(job.steps),
+            f"At most {grouped(evaluations)} evaluations of {in_words(seconds)}, {how}: {times} "
+            f"{where}{_besides(job.steps)}."
         )
 
 
@@ -94,17 +89,15 @@ def say_what_more_workers_do(job, chains, workers):
     alone = [op for op in job.users_ops if not getattr(op, "minds_turns", False)]
     if workers.evaluators.are_threads and alone:
         _log.warning(
-            "%s is called by one thread at a time, because Ops may keep things. Make a black box "
-            "of its function, by @pk.black_box, which several threads call at the same time; or "
-            "pass an executor of processes.",
-            names_of(alone),
+            f"{names_of(alone)} is called by one thread at a time, because Ops may keep things. "
+            "Make a black box of its function, by @pk.black_box, which several threads call at "
+            "the same time; or pass an executor of processes."
         )
     if job.at_once == 1 and all(step.search.follows for step in job.steps):
         _log.info(
-            "At most %d evaluations are under way at a time, and one while the first chain looks "
-            "for the posterior. If there are more workers, pass max_concurrent=64, for "
-            "example.",
-            chains,
+            f"At most {chains} evaluations are under way at a time, and one while the first chain "
+            "looks for the posterior. If there are more workers, pass max_concurrent=64, for "
+            "example."
         )
 
 
@@ -112,9 +105,9 @@ def say_what_at_once_is_for(job):
     """Tell that searches make one evaluation after another, where they do."""
     if job.at_once > 1 and not any(step.search.follows for step in job.steps):
         _log.info(
-            "max_concurrent sets the number of chains, and nothing else: with %s each chain "
-            "looks for the posterior alone.",
-            some([type(step).__name__ for step in job.steps]),
+            "max_concurrent sets the number of chains, and nothing else: with "
+            f"{some([type(step).__name__ for step in job.steps])} each chain looks for the "
+            "posterior alone."
         )
 
 
@@ -148,13 +141,11 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
         )
     for box in job.outputs.looped:
         _log.info(
-            "%s is called in a loop of PyTensor, and so again for each of %s draws; "
-            "n_logp does not count this.",
-            box,
-            grouped(draws),
+            f"{box} is called in a loop of PyTensor, and so again for each of {grouped(draws)} "
+            "draws; n_logp does not count this."
         )
     for group in likelihood:
-        _log.info("PyMC evaluates the model at each of %s draws for %s.", grouped(draws), group)
+        _log.info(f"PyMC evaluates the model at each of {grouped(draws)} draws for {group}.")
 
 
 WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS = 30, 10

@@ -223,9 +223,8 @@ def sample(
             if evaluators and max_concurrent is None and follow and (n := evaluators.size) > 1:
                 max_concurrent = n
                 _log.info(
-                    "max_concurrent=%d, because the executor has so many workers. Pass it to have "
-                    "the same draws with others.",
-                    n,
+                    f"max_concurrent={n}, because the executor has so many workers. Pass it to "
+                    "have the same draws with others."
                 )
             is_open = target_ess is not None or max_evaluations is not None
             most = MOST_DRAWS if is_open else DEFAULT_DRAWS

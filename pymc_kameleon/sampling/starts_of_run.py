@@ -179,16 +179,13 @@ def _found_by_search(job, rng, reason):
     start = layout.raveled(finite_point(jittered(model), logp, rng, "jitter", model))
     budget = WARM_START_BUDGET * start.size
     _log.info(
-        'initvals="map": looking for the mode by at most %d evaluations of the log-density, before '
-        "those of the chains. %s",
-        budget,
-        reason,
+        f'initvals="map": looking for the mode by at most {budget} evaluations of the '
+        f"log-density, before those of the chains. {reason}"
     )
     found = approach(lambda q: logp(_named(layout, q)), start, rng, budget)
     _log.info(
-        "The mode was found by %d evaluations: the log-density is %.4g there.",
-        sum(n for n, _ in logp.take_evaluated()),
-        found.logp,
+        f"The mode was found by {sum(n for n, _ in logp.take_evaluated())} evaluations: the "
+        f"log-density is {found.logp:.4g} there."
     )
     return _named(layout, found.x)
 

@@ -178,7 +178,7 @@ class Workers:
         if evaluators is not None:
             self.at_once = most if job.in_numba else 1
             if cores is not None:
-                _log.info("cores=%s is not used: the executor has its own workers.", cores)
+                _log.info(f"cores={cores} is not used: the executor has its own workers.")
         elif job.holds_gil and not self.gathers:
             self._choose_processes(most)
         self.seconds = SECONDS_IN_PROCESSES if self._in_processes else SECONDS_IN_THREADS

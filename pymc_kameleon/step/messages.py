@@ -18,7 +18,7 @@ def say_if_compiling(what, seconds=0.5):
 
     def say():
         said.append(True)
-        _log.info("Compiling %s, once per machine and version …", what)
+        _log.info(f"Compiling {what}, once per machine and version …")
 
     timer = Timer(seconds, say)
     timer.start()
@@ -28,13 +28,13 @@ def say_if_compiling(what, seconds=0.5):
         timer.cancel()
         timer.join()
     if said:
-        _log.info("… compiling %s done in %s.", what, in_words(time.perf_counter() - start))
+        _log.info(f"… compiling {what} done in {in_words(time.perf_counter() - start)}.")
 
 
 def say_each_once(notes):
     """Log what is not empty of these, each once."""
     for note in dict.fromkeys(filter(None, notes)):
-        _log.info("%s", note)
+        _log.info(note)
 
 
 def in_words(seconds):

@@ -218,26 +218,24 @@ def say_what_counts(model, restricted):
     """Log what the evidence depends on besides priors and data, as regions by variable."""
     if restricted:
         _log.warning(
-            "The evidence counts %s only in the region that the step was restricted to, and the "
-            "prior is not made larger there for it. Bounds in the prior do that.",
-            some([*restricted]),
+            f"The evidence counts {some([*restricted])} only in the region that the step was "
+            "restricted to, and the prior is not made larger there for it. Bounds in the prior do "
+            "that."
         )
     if flat := _flat(model):
         _log.warning(
-            "%s is flat, which is no prior: unless potentials make it one, the evidence has an "
-            "arbitrary constant.",
-            some(flat),
+            f"{some(flat)} is flat, which is no prior: unless potentials make it one, the evidence "
+            "has an arbitrary constant."
         )
     if scaled := _names_of(model.observed_RVs, MinibatchRandomVariable):
         _log.warning(
-            "The log-likelihood of %s is scaled by total_size, so that this is not the evidence of "
-            "data that were observed.",
-            some(scaled),
+            f"The log-likelihood of {some(scaled)} is scaled by total_size, so that this is not "
+            "the evidence of data that were observed."
         )
     if potentials := [own.name for own in model.potentials]:
         _log.info(
-            "The evidence counts %s as it is: the constants of a potential count, too.",
-            some(potentials),
+            f"The evidence counts {some(potentials)} as it is: the constants of a potential count, "
+            "too."
         )
 
 

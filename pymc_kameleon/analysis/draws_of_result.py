@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import xarray as xr
-from arviz_base import convert_to_dataset
 
 from pymc_kameleon.analysis.control_correction import by_control_variates
 from pymc_kameleon.analysis.corrections import NotCorrected, Quantities, Result, best_of
@@ -15,6 +14,7 @@ from pymc_kameleon.analysis.gradients_of_draws import by_gradients
 from pymc_kameleon.analysis.process_correction import by_process
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, model_for
 from pymc_kameleon.analysis.surrogate_correction import by_surrogate
+from pymc_kameleon.result.opening import draws_in
 from pymc_kameleon.step.groups import KEPT_GROUPS, LEARNED_GROUP
 
 _log = logging.getLogger("pymc_kameleon")
@@ -38,19 +38,9 @@ class Draws:
     """
 
     def __init__(self, dt, model):
-        if isinstance(dt, xr.DataTree) and not dt.children:  # a group, which need not be posterior
+        posterior = draws_in(dt, "average")
+        if isinstance(dt, xr.DataTree) and not dt.children:
             dt = dt.to_dataset()
-        elif isinstance(dt, xr.DataTree) and "posterior" not in dt.children:
-            raise ValueError("There are no draws to average: the result has no posterior.")
-        posterior = convert_to_dataset(dt, group="posterior")
-        if not {"chain", "draw"} <= set(posterior.dims):
-            raise ValueError(
-                f"The draws need the dimensions chain and draw, and have {list(posterior.dims)}. "
-                "az.extract stacks them, and dt.isel(chain=0) drops one: pass the whole result, or "
-                "dt.isel(chain=[0])."
-            )
-        if any(posterior.sizes.get(dim) == 0 for dim in ("chain", "draw")):
-            raise ValueError("There are no draws to average: chain or draw has the length 0.")
         result = _result_of(dt, posterior, model)
         self.posterior, self.corrections, self.why_not = result.posterior, {}, {}
         for kind in KINDS:

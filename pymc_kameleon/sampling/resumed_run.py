@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.model.black_box_calls import taking_notes
+from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
 from pymc_kameleon.result.state import DATA_CHANGED, Saved, evaluations_made, unpack
 from pymc_kameleon.result.steps import check_same_step, rebuilt_step
@@ -357,7 +358,7 @@ def _check_same_density(job, state):
     with taking_notes(state.point) as notes:
         now = step.log_density(q)
     state.noted = notes.at(state.point)
-    if np.isclose(now, before, rtol=1e-6, atol=1e-6):
+    if np.isclose(now, before, rtol=REPEATABLE, atol=REPEATABLE):
         return 1
     if now == step.log_density(q):
         raise ValueError(

@@ -8,7 +8,6 @@ from inspect import signature
 import numpy as np
 import pymc as pm
 import xarray as xr
-from arviz_base import convert_to_dataset
 from pytensor.graph import Variable
 
 from pymc_kameleon.model.entry_points import black_box_ops_silent
@@ -21,7 +20,7 @@ from pymc_kameleon.model.starts import (
     starts_from_draws,
     starts_from_prior,
 )
-from pymc_kameleon.result.opening import opened
+from pymc_kameleon.result.opening import draws_in, opened
 from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, approach
 
 _log = logging.getLogger("pymc_kameleon")
@@ -54,7 +53,7 @@ def starts(job, seeds, initvals, most=None, n_looked_at=None):
         mode = _mode(job, np.random.default_rng(seeds[0]).spawn(1)[0])
         return _finite_points(job, seeds, "map", jittered(model, mode), n=n_looked_at)
     if _is_result(initvals):
-        initvals = starts_from_draws(_posterior(initvals), model, len(seeds))
+        initvals = starts_from_draws(draws_in(opened(initvals), "start from"), model, len(seeds))
     points = _as_told(steps, seeds, _known(initvals, model))
     return [(point, _not_looked_at(job)) for point in points]
 
@@ -203,21 +202,6 @@ def _is_result(initvals):
     if isinstance(initvals, str):
         return os.path.exists(os.path.expanduser(initvals))
     return isinstance(initvals, xr.DataTree | xr.Dataset | os.PathLike)
-
-
-def _posterior(dt):
-    """Return the draws of a result, a Dataset; raise a ValueError if there are none."""
-    dt = opened(dt)
-    if isinstance(dt, xr.DataTree) and not dt.children:  # a group, which need not be posterior
-        dt = dt.to_dataset()
-    elif isinstance(dt, xr.DataTree) and "posterior" not in dt.children:
-        raise ValueError("initvals has no draws to start from: it lacks the group posterior.")
-    posterior = convert_to_dataset(dt, group="posterior")
-    if not all(posterior.sizes.get(dim, 0) > 0 for dim in ("chain", "draw")):
-        raise ValueError(
-            f"initvals has no draws to start from: it has the dimensions {dict(posterior.sizes)}."
-        )
-    return posterior
 
 
 # ---- values -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pymc_kameleon.analysis.unconstrained_draws import (
     variables_lacking,
 )
 from pymc_kameleon.model.layout import Layout, split_name
-from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC
+from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC, REPEATABLE
 from pymc_kameleon.model.pymc_internals import (
     CircularTransform,
     FlatRV,
@@ -40,9 +40,6 @@ CHECKED = 3
 
 TURN = 2 * np.pi
 """After which an angle has all its values again."""
-
-OF_SIZE, ROUNDING = 1e-6, 1e-6
-"""By how much a log-density may differ from what the result says, relative and absolute."""
 
 
 class EvidenceDraws:
@@ -121,10 +118,10 @@ class EvidenceDraws:
     def check(self, at, logp):
         """Raise a ValueError unless log-densities at some draws, by flat numbers, are as known."""
         known = self.logp.ravel()[at]
-        if np.allclose(logp, -known, OF_SIZE, ROUNDING):  # NumPyro's potential energy
+        if np.allclose(logp, -known, REPEATABLE, REPEATABLE):  # NumPyro's potential energy
             self.logp = -self.logp
             return
-        if not np.allclose(logp, known, OF_SIZE, ROUNDING):
+        if not np.allclose(logp, known, REPEATABLE, REPEATABLE):
             worst = np.argmax(np.abs(logp - known))
             raise ValueError(
                 "This is not the model that was sampled, or its data have changed: at a draw where "

@@ -10,9 +10,6 @@ linear. Terms besides a linear m are there if the draws tell them beyond doubt.
 from itertools import combinations_with_replacement
 
 import numpy as np
-from scipy.special import gammaln
-
-from pymc_kameleon.samplers.surrogate.fit import log_t
 
 CLEAR, CLEAR_SHARE = 25.0, 0.02
 """What share of a variance a term has to explain: so much, and of n draws so much / n."""
@@ -45,31 +42,28 @@ class Warp:
         return u, log_det
 
     def back(self, u):
-        """Return x (n, d) of points u (n, d), and log |dx/du| there."""
-        z, log_det = np.empty_like(u), np.full(len(u), np.log(self._sd).sum())
+        """Return x (n, d) of points u (n, d)."""
+        z = np.empty_like(u)
         for k, part in zip(self._order, self._parts, strict=True):
             mean, log_scale = part(z)
             z[:, k] = mean + u[:, k] * np.exp(log_scale)
-            log_det += log_scale
-        return self._mean + z * self._sd, log_det
+        return self._mean + z * self._sd
 
 
-class WarpedT:
-    """A t density, of d dimensions and ν degrees of freedom, in the coordinates of a warp."""
+class Warped:
+    """A density in the coordinates of a warp."""
 
-    def __init__(self, warp, d, nu, rng):
-        self._warp, self._d, self._nu, self._rng = warp, d, nu, rng
-        self._log_constant = d / 2 * np.log(nu * np.pi) + gammaln(nu / 2) - gammaln((nu + d) / 2)
+    def __init__(self, warp, density):
+        self._warp, self._density = warp, density
 
     def log_density(self, x):
         """Return the log-density at points (n, d)."""
         u, log_det = self._warp.to(x)
-        return log_t(u, self._nu) - self._log_constant + log_det
+        return self._density.log_density(u) + log_det
 
     def draws(self, n):
         """Return n independent draws (n, d)."""
-        g = self._rng.standard_gamma(self._nu / 2, n) * 2 / self._nu
-        return self._warp.back(self._rng.standard_normal((n, self._d)) / np.sqrt(g)[:, None])[0]
+        return self._warp.back(self._density.draws(n))
 
 
 class Unwarped:
@@ -79,7 +73,9 @@ class Unwarped:
         """Return points, and 0."""
         return x, np.zeros(len(x))
 
-    back = to
+    def back(self, u):
+        """Return points."""
+        return u
 
 
 class _Part:

@@ -67,10 +67,7 @@ class Correction(NamedTuple):
 
 
 def best_of(corrections, f):
-    """Return Corrected averages of Quantities, each with the smallest error; None without any.
-
-    The `corrections` are those of a result, by what their rows are called.
-    """
+    """Return Corrected averages of Quantities, each with the smallest error; None without any."""
     best = None
     for by, one in corrections.items():
         if one.is_anew and f.at is None:

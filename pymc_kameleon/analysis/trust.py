@@ -29,10 +29,7 @@ LEAST_FOR_TAILS = 100
 
 
 def warn_of_few_events(names, values, are_enough):
-    """Warn of averages on which a few draws decide, as of probabilities of what is rare.
-
-    Some (q,) `are_enough` all the same; others of values (chains, draws, q) may not be.
-    """
+    """Warn of averages on which a few draws decide, as of probabilities of what is rare."""
     events = independent_events(values)
     few = np.flatnonzero((events < FEW_EVENTS) & ~are_enough)
     if few.size == 0:
@@ -83,10 +80,7 @@ def independent_events(values):
 
 
 def warn_of(dt, names, values, r_hat, draws):
-    """Warn of these signs, for q quantities with these `names` and values (chains, draws, q).
-
-    `r_hat` (q,) is that of these, or of corrected averages.
-    """
+    """Warn of these signs, for q quantities with these `names` and values (chains, draws, q)."""
     reasons, k = [], pareto_k(values)
     if stuck := _longest_rejection(dt):
         reasons.append(f"a chain was stuck for {stuck} draws in a row")

@@ -606,10 +606,7 @@ def _slices(variables, vector, shapes):
 
 
 def _with_slices(results):
-    """Return `results` with slices in place of Split, which numba needs 5 s to compile.
-
-    Split is the gradient of a concatenation.
-    """
+    """Return `results` with slices in place of Split, which numba needs 5 s to compile."""
     graph = FunctionGraph(outputs=results, clone=False)
     for node in graph.toposort():
         if isinstance(node.op, Split):

@@ -138,10 +138,7 @@ def _log_density(logp, x, seed):
 
 
 class Evaluating:
-    """Evaluates many points at once, wherever there are Workers; `n` counts them.
-
-    `rng` draws the seeds of estimates.
-    """
+    """Evaluates many points at once, wherever there are Workers; `n` counts them."""
 
     def __init__(self, density, cores, evaluators, rng):
         self._job, self._rng, self.n = density, rng, 0

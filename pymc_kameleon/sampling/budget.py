@@ -263,11 +263,7 @@ def with_lengths(steps, state, tune, draws):
 
 
 def evaluations_left(prepared, computed):
-    """Return the evaluations that a run may make yet, None if they are not limited.
-
-    Raises a ValueError if it would make others. `computed` are groups that PyMC computes at its
-    end.
-    """
+    """Return the evaluations that a run may make yet, None if they are not limited."""
     job, budget = prepared.job, Budget.of(prepared.job, prepared.settings)
     if budget is None:
         return None

@@ -296,10 +296,7 @@ def _all_moved(methods, model):
 
 
 def _evaluations(tree, methods, model):
-    """Return evaluations of the log-density by all chains, with tuning; NaN if not known.
-
-    `methods` are empty for NUTS. Discrete variables are moved by other steps, or one by one.
-    """
+    """Return evaluations of the log-density by all chains, with tuning; NaN if not known."""
     if model.discrete_value_vars or (methods and not _all_moved(methods, model)):
         return np.nan
     groups = [tree[name] for name in (WARMUP_STATS, "sample_stats") if name in tree]
@@ -337,10 +334,7 @@ def _captured():
 
 
 def _found_afterwards(tree, model):
-    """Return divergences and the like, and modes whose weights the chains do not tell.
-
-    R-hat and ESS are in the table.
-    """
+    """Return divergences and the like, and modes whose weights the chains do not tell."""
     found = run_convergence_checks(tree, model)
     said = [w.message for w in found if w.level == "warning" or w.kind is WarningType.DIVERGENCES]
     names = [rv.name for rv in model.free_RVs if tree["posterior"][rv.name].dtype.kind == "f"]

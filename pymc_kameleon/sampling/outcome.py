@@ -148,10 +148,7 @@ def check_gradients(tree, job):
 
 
 def say_what_was_done(ended, seconds):
-    """Log the warnings of chains at their end, each once, and how long sampling took.
-
-    `ended` has each Chain with its steps. The chain's `given_warnings` are not repeated.
-    """
+    """Log the warnings of chains at their end, each once, and how long sampling took."""
     said = defaultdict(list)
     for chain, steps in ended:
         for i, step in enumerate(steps):

@@ -123,10 +123,7 @@ class ResumedRun:
         return settings
 
     def _check_left(self, before):
-        """Raise a ValueError if a draw of each chain is asked for, for which nothing is left.
-
-        Here nothing has been evaluated yet, as it is where steps are made again.
-        """
+        """Raise a ValueError if a draw of each chain is asked for, for which nothing is left."""
         most, n = before.max_evaluations, len(self._saved.numbers)
         if self._evaluations is None and (self._asked is None or not most):
             return

@@ -360,10 +360,7 @@ def _run_of(
     quiet,
     compute_convergence_checks,
 ):
-    """Return the Run that goes on from an origin, and tell what it will do and cost.
-
-    `store` is the path of a new store, `place` from where the run can be resumed.
-    """
+    """Return the Run that goes on from an origin, and tell what it will do and cost."""
     prepared = prepare(origin, store)
     try:
         job, all_chains = prepared.job, prepared.chains

@@ -75,10 +75,7 @@ def _not_looked_at(job):
 
 
 class Density:
-    """The log-density at points that are values by name: -inf outside the region of any step.
-
-    `where` tells the place of an exception. `failures` are what the rejected evaluations did.
-    """
+    """The log-density at points that are values by name: -inf outside the region of any step."""
 
     def __init__(self, job, most=None):
         self._steps, self._layout, self.where = job.copies(), job.steps[0].layout, ""
@@ -221,10 +218,7 @@ def _as_told(steps, seeds, initvals):
 
 
 def _known(initvals, model):
-    """Return initial values without deterministics, which follow from the others.
-
-    Raises a ValueError if they are not by name, or not of the model's variables.
-    """
+    """Return initial values without deterministics, which follow from the others."""
     every = [initvals] if isinstance(initvals, dict) else initvals
     if not isinstance(every, list | tuple) or any(not isinstance(d or {}, dict) for d in every):
         words = " or ".join(f'"{word}"' for word in WORDS)

@@ -64,13 +64,7 @@ def default_cores():
 
 @contextmanager
 def evaluators_of(executor):
-    """Yield the Evaluators of an executor as a user passes it, None without one.
-
-    Raises
-    ------
-    ValueError
-        For what is no executor.
-    """
+    """Yield the Evaluators of an executor as a user passes it, None without one."""
     if executor is None:
         yield None
         return

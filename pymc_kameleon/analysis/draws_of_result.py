@@ -12,7 +12,7 @@ from pymc_kameleon.analysis.corrections import NotCorrected, Quantities, Result,
 from pymc_kameleon.analysis.emulator_correction import by_emulator
 from pymc_kameleon.analysis.gradients_of_draws import by_gradients
 from pymc_kameleon.analysis.process_correction import by_process
-from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, model_for
+from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, agree, model_for
 from pymc_kameleon.analysis.surrogate_correction import by_surrogate
 from pymc_kameleon.result.opening import draws_in
 from pymc_kameleon.step.groups import KEPT_GROUPS, LEARNED_GROUP
@@ -21,9 +21,6 @@ _log = logging.getLogger("pymc_kameleon")
 
 KINDS = by_surrogate, by_emulator, by_process, by_control_variates, by_gradients
 """All kinds of corrections, approximate ones after those that they stand beside."""
-
-ROUNDING = 1e-9
-"""Difference of values of a function that counts as none, relative, and in standard deviations."""
 
 EXTREMES = 10
 """Draws with the lowest and the highest values of a function, with which alone it is called again,
@@ -99,15 +96,11 @@ class Draws:
         used = [name for name in arrays if name in draws.used] or list(arrays)
         flat = {name: _one_chain(own) for name, own in arrays.items()}
         expected = _one_chain(whole)
-        with np.errstate(invalid="ignore"):
-            spread = np.nan_to_num(expected[0].std(axis=0))
         order = expected[0].reshape(expected.shape[1], -1)[:, :1].argsort(axis=0)[:, 0]
         for places in np.arange(len(order))[::-1], order[:EXTREMES], order[-EXTREMES:]:
             few = _Named({name: own[:, places] for name, own in flat.items()})
             part = _values(function, few, (1, len(places)))
-            if part.shape[2:] != whole.shape[2:] or not np.allclose(
-                part, expected[:, places], ROUNDING, ROUNDING * spread, equal_nan=True
-            ):
+            if part.shape[2:] != whole.shape[2:] or not agree(expected[0, places], part):
                 raise ValueError(
                     "The function must treat each draw for itself, but its values at some draws "
                     "change with the others. Compute beforehand what depends on several draws."

@@ -16,6 +16,7 @@ from arviz_stats.base import array_stats
 from scipy.stats import norm
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
+from pymc_kameleon.analysis.identity import LEAST_ESS
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.functions import has_gradient
@@ -41,9 +42,6 @@ from pymc_kameleon.step.options import checked_integer
 from pymc_kameleon.step.unbound import UnboundStep
 
 _log = logging.getLogger("pymc_kameleon")
-
-LEAST_ESS = 100
-"""ESS below which a step has not converged."""
 
 BY_CHANCE = 1e-3
 """How often steps that are right may be told to disagree."""

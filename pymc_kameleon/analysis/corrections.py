@@ -42,28 +42,14 @@ class NotCorrected(Exception):
 
 
 class Correction(NamedTuple):
-    """One way to correct averages.
+    """One way to correct averages."""
 
-    Attributes
-    ----------
-    batches : callable
-        Returns Corrected averages of Quantities.
-    is_anew : bool
-        Whether it needs them at other points than the draws.
-    is_approximate : bool
-        Whether few evaluations tell its error. It then stands beside another average, or that of
-        the draws, with which it has to agree.
-    certificate : Certificate or None
-        How close an approximation to the posterior is that it rests on.
-    draws : array or None
-        Further points (n, d), distributed as the posterior.
-    """
-
-    batches: object
-    is_anew: bool = False
+    batches: object  # returns Corrected averages of Quantities
+    is_anew: bool = False  # whether it needs them at other points than the draws
+    # whether few evaluations tell its error, so that it has to agree with others
     is_approximate: bool = False
-    certificate: object = None
-    draws: np.ndarray = None
+    certificate: object = None  # of an approximation to the posterior that it rests on, or None
+    draws: np.ndarray = None  # further points (n, d), distributed as the posterior, or None
 
 
 def best_of(corrections, f):

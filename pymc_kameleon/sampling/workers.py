@@ -136,25 +136,11 @@ class OneByOne(Executor):
 class Workers:
     """Where the tasks of a run are done: in this thread, in threads, or in processes of ours.
 
-    Parameters
-    ----------
-    job : Job
-    most : int
-        Tasks that there may be at a time.
-    cores : int, optional
-        How many to do at a time if they call black boxes themselves. By default one per processor,
-        at most 4, or all where their calls are made in one.
-    evaluators : Evaluators, optional
-        What calls black boxes instead.
-
-    Attributes
-    ----------
-    at_once : int
-        Tasks to submit at a time.
-    seconds : float
-        How long one should take.
-    gathers : bool
-        Whether tasks are done in threads, whose calls of batched black boxes are made in one.
+    `most` tasks may be done at a time. Of those that call black boxes themselves these are as many
+    as `cores`, by default one per processor, at most 4, or all where their calls are made in one;
+    `evaluators` call black boxes instead. There should be `at_once` tasks, of so many `seconds`
+    each. If it `gathers`, they are done in threads, whose calls of batched black boxes are made in
+    one.
     """
 
     def __init__(self, job, most, cores=None, evaluators=None):

@@ -96,7 +96,7 @@ class Draws:
         used = [name for name in arrays if name in draws.used] or list(arrays)
         flat = {name: _one_chain(own) for name, own in arrays.items()}
         expected = _one_chain(whole)
-        order = expected[0].reshape(expected.shape[1], -1)[:, :1].argsort(axis=0)[:, 0]
+        order = np.argsort(expected[0].reshape(expected.shape[1], -1)[:, 0])
         for places in np.arange(len(order))[::-1], order[:EXTREMES], order[-EXTREMES:]:
             few = _Named({name: own[:, places] for name, own in flat.items()})
             part = _values(function, few, (1, len(places)))

@@ -7,6 +7,7 @@ from math import ceil
 import numpy as np
 from arviz_stats.base import array_stats
 
+from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.result.superchains import HIGH_RHAT
 from pymc_kameleon.step.messages import some
 from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS, longest_rejection
@@ -23,9 +24,6 @@ known badly: that of the mean of 100 independent draws. Twice as much is a fifth
 
 FEW_EVENTS = 20
 """Independent events from which the standard error of their frequency is to be trusted."""
-
-LEAST_FOR_TAILS = 100
-"""Draws of all chains, at least, if tails are to be fitted."""
 
 
 def warn_of_few_events(names, values, are_enough):
@@ -119,7 +117,7 @@ def _longest_rejection(dt):
 def pareto_k(values):
     """Return k of the longer tail of values (chains, draws, q), (q,); -inf if none is fitted."""
     found = np.full(values.shape[2], -np.inf)
-    if values[..., 0].size < LEAST_FOR_TAILS:
+    if values[..., 0].size < LEAST_DRAWS:
         return found
     for j in np.flatnonzero(np.isfinite(values).all(axis=(0, 1))):
         for tail in ("left", "right"):

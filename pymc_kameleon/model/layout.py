@@ -7,7 +7,7 @@ from difflib import get_close_matches
 import numpy as np
 
 MOST_IN_WORDS = 8
-"""Numbers of a point that a message lists."""
+"""Numbers of a point, or of chains, that a message lists."""
 
 
 class Layout:

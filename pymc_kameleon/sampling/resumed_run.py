@@ -16,7 +16,7 @@ from pymc_kameleon.result.store import locked, saved_store
 from pymc_kameleon.samplers.choice import check_whole
 from pymc_kameleon.sampling.budget import (
     ALL_SETTLED,
-    LEAST_TUNING,
+    LEAST_DRAWS,
     NOTHING_SETTLED,
     TUNING_SETTLED,
     Budget,
@@ -154,7 +154,7 @@ class ResumedRun:
         settings = settings.but(most_draws=most)
         budget = Budget.of(job, settings)
         tuned = all(state.monitor.done >= tune for state in states)
-        least = tune if settled > NOTHING_SETTLED else min(tune, LEAST_TUNING)
+        least = tune if settled > NOTHING_SETTLED else min(tune, LEAST_DRAWS)
         affordable = budget.draws_to_the_end(states, states, least)
         if affordable <= before and not (asked is None and self._evaluations is None):
             raise _lacking(budget.left(states), len(states))

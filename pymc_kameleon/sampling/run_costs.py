@@ -6,8 +6,10 @@ import time
 import numpy as np
 
 from pymc_kameleon.model.black_boxes import names_of
+from pymc_kameleon.sampling.budget import SEARCH
 from pymc_kameleon.step.draw_costs import SLOW_LOGP, say_trials
 from pymc_kameleon.step.messages import counted, grouped, in_words, some
+from pymc_kameleon.step.warm_start.approach import FOLLOWING
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -148,17 +150,13 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
         _log.info(f"PyMC evaluates the model at each of {grouped(draws)} draws for {group}.")
 
 
-WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS = 30, 10
-"""Times d: evaluations by which a chain finds the posterior, about; at most twice as many. And by
-which it follows another one: 1 to 2 where the log-density is nearly quadratic, else 10 to 20."""
-
 SLOWEST, SLOWEST_LOGP = 0.01, 0.1
 """Seconds of a transition by itself, at most; and of an evaluation, if that is to be measured."""
 
 
 def _evaluations_before_draws(step, scouting, pools):
     """Return the evaluations of a chain for which the others wait, and those of all together."""
-    whole, short = step.search.usual_evaluations(WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS)
+    whole, short = step.search.usual_evaluations(SEARCH, FOLLOWING)
     if not (scouting and step.search.exists):
         return 0, 0
     if step.search.follows and step.pool_tuning and pools:

@@ -5,10 +5,9 @@ import time
 from contextlib import contextmanager
 from threading import Timer
 
-_log = logging.getLogger("pymc_kameleon")
+from pymc_kameleon.model.layout import MOST_IN_WORDS
 
-MOST_NAMED = 8
-"""Chains whose numbers are all listed, at most."""
+_log = logging.getLogger("pymc_kameleon")
 
 
 @contextmanager
@@ -63,7 +62,7 @@ def counted(n, what):
 
 def chains_named(numbers, n):
     """Name some of n chains by their numbers; of many the first three."""
-    if len(numbers) > MOST_NAMED:
+    if len(numbers) > MOST_IN_WORDS:
         which = f"{len(numbers)} of {n}" if len(numbers) < n else f"all {n}"
         return f"{which} chains ({', '.join(map(str, numbers[:3]))}, …)"
     return f"chain{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"

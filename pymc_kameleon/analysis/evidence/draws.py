@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.analysis.unconstrained_draws import (
     NotMapped,
     on_unconstrained_scale,
@@ -32,8 +33,8 @@ from pymc_kameleon.step.messages import some
 
 _log = logging.getLogger("pymc_kameleon")
 
-LEAST_DRAWS, LEAST_OF_CHAIN = 100, 8
-"""Draws of all chains, and of each, below which nothing is told: four of a half have an ESS."""
+LEAST_OF_CHAIN = 8
+"""Draws of each chain below which nothing is told: four of a half have an ESS."""
 
 CHECKED = 3
 """Draws at which the model is compared with the one that was sampled."""

@@ -50,19 +50,14 @@ def say_what_a_run_costs(
             f"{in_words(logp)}{arithmetic}"
         )
     if slow or seconds > LONG_RUN:
+        more = f", and about {grouped(scouted)} to find the posterior" if scouted else ""
+        more += f", {looks} to see whether it repeats itself" if looks else ""
         advice = any(step.steps_per_draw > 1 for step in steps)
         _log.info(
-            "%s × %s draws %s%s%s: about %s%s %s%s%s.",
-            counted(chains, "chain"),
-            grouped(draws_in_all),
-            ", and ".join(parts),
-            f", and about {grouped(scouted)} to find the posterior" if scouted else "",
-            f", {looks} to see whether it repeats itself" if looks else "",
-            in_words(seconds),
-            "" if exact else " at most",
-            _on_cores(cores, at_once, together),
-            _besides(steps),
-            f"; steps_per_draw=1 makes {grouped(least)}" if advice else "",
+            f"{counted(chains, 'chain')} × {grouped(draws_in_all)} draws {', and '.join(parts)}"
+            f"{more}: about {in_words(seconds)}{'' if exact else ' at most'} "
+            f"{_on_cores(cores, at_once, together)}{_besides(steps)}"
+            f"{f'; steps_per_draw=1 makes {grouped(least)}' if advice else ''}."
         )
 
 
@@ -134,12 +129,9 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
     say_trials(job.steps, n_checks)
     for box, names in job.outputs.own_calls.items():
         _log.info(
-            "The log-density does not take %s from %s. So this is called once more for each of at "
-            "most %s draws, and was once before; n_logp does not count this. Leave out what you do "
-            "not need by var_names.",
-            ", ".join(names),
-            box,
-            grouped(draws),
+            f"The log-density does not take {', '.join(names)} from {box}. So this is called once "
+            f"more for each of at most {grouped(draws)} draws, and was once before; n_logp does "
+            "not count this. Leave out what you do not need by var_names."
         )
     for box in job.outputs.looped:
         _log.info(

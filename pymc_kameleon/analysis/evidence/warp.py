@@ -14,8 +14,8 @@ import numpy as np
 CLEAR, CLEAR_SHARE = 25.0, 0.02
 """What share of a variance a term has to explain: so much, and of n draws so much / n."""
 
-MOST_TERMS, ROUNDS = 12, 3
-"""Terms of a mean besides the linear ones, or of a scale, at most; how often both are fitted."""
+ROUNDS = 3
+"""How often a mean and a scale are fitted."""
 
 TINY = 1e-9
 """Below it, squares and sizes are rounding."""
@@ -124,7 +124,7 @@ def _chosen(base, candidates, y):
         return found
     q, c = np.linalg.qr(base)[0], np.column_stack(candidates)
     y, c = y - q @ (q.T @ y), c - q @ (q.T @ c)
-    for _ in range(MOST_TERMS):
+    for _ in candidates:
         squares = np.maximum(np.square(c).sum(axis=0), TINY)
         shares = np.square(c.T @ y) / squares / max(y @ y, TINY)
         best = shares.argmax()

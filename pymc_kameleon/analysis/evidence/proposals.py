@@ -15,7 +15,7 @@ Source: Ionides, "Truncated importance sampling", Journal of Computational and G
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from pymc_kameleon.analysis.evidence.reference import Reference, reference_of
+from pymc_kameleon.analysis.evidence.reference import N_SEEN, Reference, reference_of
 from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp, Warped
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
 from pymc_kameleon.approximation.records import evenly
@@ -31,8 +31,8 @@ FIRST_POINTS, MOST_POINTS, GOOD_ERROR, LARGEST_ERROR = 128, 2048, 2e-3, 0.02
 """Points of each set, and t density, by which Z_s is found, to begin with and at most, until the
 error of its logarithm is this. A surrogate whose Z_s is not known to two per cent is not used."""
 
-N_SEEN, RUNS = 500, 4
-"""Draws that make a reference and a cover; and inner chains of each, if they are of s."""
+RUNS = 4
+"""Inner chains of each draw that makes a reference, if it is of s."""
 
 MOST_AT_A_TIME = 100_000
 """Points of a reference from which draws of s are taken, at a time: megabytes."""

@@ -65,12 +65,7 @@ def log_density(y, state, parameters):
 class ParticleFilter(Op):
     """Logarithm of an estimate of p(y | parameters), of (parameters (d,), y (n,), seed).
 
-    Parameters
-    ----------
-    first, move, log_density : functions compiled by numba
-        The model.
-    n_particles : int
-        The more, the smaller the variance of the estimate.
+    Functions compiled by numba are the model. More particles make its variance smaller.
     """
 
     __props__ = ("first", "move", "log_density", "n_particles")

@@ -39,6 +39,8 @@ import numpy as np
 import pymc as pm
 
 import pymc_kameleon as pk
+from pymc_kameleon.analysis.draws_of_result import side_by_side
+from pymc_kameleon.step.messages import grouped as spaced
 
 EXAMPLES = Path(__file__).parents[1]
 DOCS = EXAMPLES.parent / "docs"
@@ -50,20 +52,9 @@ sys.path += [str(EXAMPLES), str(EXAMPLES / "papers")]  # of whose modules some s
 def main(file, plan, tables=None, *, seeds=None, draw=None, add_options=None):
     """Run what is asked for and is not in the file yet, and write tables or a picture.
 
-    Parameters
-    ----------
-    file : Path or None
-        Where rows are kept. If None, they are not, and tables are printed.
-    plan : callable
-        Takes the options, and returns an iterable as :func:`measured` takes it.
-    tables : callable, optional
-        Takes rows, and returns tables as :func:`write` takes them.
-    seeds : int, optional
-        Default of ``--seeds``.
-    draw : callable, optional
-        Takes rows, and draws a picture.
-    add_options : callable, optional
-        Takes the parser, and adds further options.
+    Rows are kept in `file`, if that is not None; else tables are printed. The `plan` takes options,
+    and returns what :func:`measured` takes. `tables` makes of rows what :func:`write` takes, and
+    `draw` a picture. `seeds` is the default of ``--seeds``; `add_options` takes the parser.
     """
     options = parsed(file, seeds, draw, add_options)
     warnings.simplefilter("ignore")
@@ -120,14 +111,8 @@ def is_asked(what, keys, names):
 def measured(file, plan, options=None):
     """Run what is not in a file yet, add each row as it ends, and return all rows.
 
-    Parameters
-    ----------
-    file : Path or None
-    plan : iterable of (dict, callable)
-        What a row is of, and a function that returns what it measured: a dict, or a list of these
-        for as many rows.
-    options : object with `seconds`, optional
-        Time after which no run begins.
+    The `plan` has pairs: what a row is of, a dict, and a function that returns what it measured, a
+    dict or a list of them for as many rows. After so many seconds of the `options` no run begins.
     """
     rows, began = load(file), perf_counter()
     for what, measure in plan:
@@ -202,30 +187,19 @@ def quiet(level=logging.WARNING):
 
 
 CHAINS = 4
+IN_TURN = {"chains": CHAINS, "cores": 1}
+QUIETLY = {"progressbar": False, "compute_convergence_checks": False}
 
 
 def sample(step, *draws, **options):
     """Run ``pk.sample`` with a step that was made before: by default four chains, in turn."""
-    options = {
-        "model": step.model,
-        "chains": CHAINS,
-        "cores": 1,
-        "progressbar": False,
-        "compute_convergence_checks": False,
-        "idata_kwargs": {"include_transformed": True},
-    } | options
-    return pk.sample(*draws, step=step, **options)
+    own = {"model": step.model, "idata_kwargs": {"include_transformed": True}}
+    return pk.sample(*draws, step=step, **own | IN_TURN | QUIETLY | options)
 
 
 def sample_by_pymc(*draws, **options):
     """Run ``pm.sample`` quietly: by default four chains, in turn."""
-    options = {
-        "chains": CHAINS,
-        "cores": 1,
-        "progressbar": False,
-        "compute_convergence_checks": False,
-    } | options
-    return pm.sample(*draws, **options)
+    return pm.sample(*draws, **IN_TURN | QUIETLY | options)
 
 
 @lru_cache(1)
@@ -235,17 +209,7 @@ def step_of(sampler, model, **options):
 
 
 def driven(step, start, tune, draws, seed):
-    """Yield the point and the statistics of each draw of a chain that is driven by hand.
-
-    Parameters
-    ----------
-    step : step
-    start : dict
-        Values by name.
-    tune, draws : int
-        After the draws of tuning, nothing adapts.
-    seed : int or numpy.random.Generator
-    """
+    """Yield the point and the statistics of each draw of a chain that is driven by hand."""
     point = start
     step.setup_chain(np.random.default_rng(seed), tune, draws)
     for _ in range(tune):
@@ -275,10 +239,7 @@ def sampler_class(name):
 
 def joined(values):
     """Return arrays (chains, n, …) side by side, (chains, n, d)."""
-    arrays = [np.asarray(value) for value in values]
-    return np.concatenate(
-        [a.reshape(*a.shape[:2], int(np.prod(a.shape[2:]))) for a in arrays], axis=2
-    )
+    return side_by_side(dict(enumerate(values)))
 
 
 def parameters(model, dt):
@@ -337,11 +298,6 @@ def table(titles, rows):
     return [lines[0], "|---" * width + "|", *lines[1:]]
 
 
-def spaced(n):
-    """Write a whole number as the pages do."""
-    return f"{n:,}".replace(",", " ") if n >= 10_000 else str(n)
-
-
 def three_digits(x):
     """Write a positive number as the pages do, in three digits if it is 100 or more."""
     return spaced(round(float(f"{x:.3g}")))
@@ -378,14 +334,7 @@ def paper(name):
 
 
 def filled(text, tables):
-    """Return the text of a page with the tables as they should be.
-
-    Parameters
-    ----------
-    text : str
-    tables : dict
-        Name -> lines.
-    """
+    """Return the text of a page with the tables, name -> lines, as they should be."""
     for name, lines in tables.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = text.partition(begin)
@@ -396,13 +345,7 @@ def filled(text, tables):
 
 
 def write(tables):
-    """Write the tables of pages in docs/.
-
-    Parameters
-    ----------
-    tables : dict
-        File name of a page, as seen from docs/ -> its tables, by their names.
-    """
+    """Write tables by their names, of each page by its file name as seen from docs/."""
     for name, own in tables.items():
         page = DOCS / name
         page.write_text(filled(page.read_text(encoding="utf-8"), own), encoding="utf-8")

@@ -131,13 +131,7 @@ class Target(Problem):
     """A Problem whose prior and likelihood are apart, and which counts and times what is asked.
 
     `calls` has an item for each call of its black box, or is None. `mass` is what the density of
-    the prior integrates to, where it is that of what is sorted.
-
-    Parameters
-    ----------
-    paths : object with `sbibm` and `umbridge`
-        Checkouts, or None.
-    name : str
+    the prior integrates to, where it is that of what is sorted. `paths` are checkouts, or None.
     """
 
     n_density, n_likelihood, spent = 0, 0, 0.0

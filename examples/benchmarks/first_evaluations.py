@@ -1,7 +1,7 @@
 """What the first evaluations are worth: averages of whole runs.
 
     python examples/benchmarks/first_evaluations.py [--cases GARCH AR5] [--budgets 100 200]
-        [--seeds 12] [--noise 0.05]
+        [--seeds 12] [--noise 0.05] [--workers 1]
 
 Runs are those of ``pk.sample(max_evaluations=...)``, averaged by ``pk.expectation``. Effective
 draws are 1 / mean over the seeds of the squared error, in units of the posterior: of the means of
@@ -42,21 +42,23 @@ def plan(options):
     at = [int(n) for n in options.budgets or AT]
     for case in SOME:
         what = {"case": case, "noise": options.noise, "runs": options.seeds}
-        yield what, partial(measured, case, options.noise, at, options.seeds)
+        yield what, partial(measured, case, options, at)
 
 
 def add_options(parser):
-    """Add the option of this script."""
+    """Add the options of this script."""
     parser.add_argument("--noise", type=float, default=0.0, help="of the log-density")
+    parser.add_argument("--workers", type=int, default=1, help="evaluations at once")
 
 
-def measured(case, noise, at, seeds):
+def measured(case, options, at):
     """Return rows of what runs are worth, one for each number of evaluations."""
     known = known_quantiles(Problem(case))
-    problem = Problem(case, CASES[case]._replace(build=partial(noisy, case, noise)))
+    problem = Problem(case, CASES[case]._replace(build=partial(noisy, case, options.noise)))
     step, rows = pk.SurrogateMetropolis(model=problem.model), []
     for n in at:
-        found = [ran(problem, step, known, seed, n) for seed in range(seeds)]
+        runs = {"max_evaluations": n, "max_concurrent": options.workers}
+        found = [ran(problem, step, known, runs, seed) for seed in range(options.seeds)]
         errors, z, seconds = (np.array(part) for part in zip(*found, strict=True))
         row = {"evaluations": n} | worth(errors) | of_z(z)
         rows.append(row | {"seconds": round(np.median(seconds), 1)})
@@ -85,10 +87,10 @@ def of_z(z):
     return {"z": rms, "largest": round(told.max(), 1), "NaN": int(np.isnan(z).sum())}
 
 
-def ran(problem, step, known, seed, n):
+def ran(problem, step, known, options, seed):
     """Return the errors (4d,) of a run's averages, errors / standard errors, and its seconds."""
     begun = time.process_time()
-    dt = sample(step, max_evaluations=n, random_seed=seed)
+    dt = sample(step, **options, random_seed=seed)
     answer = pk.expectation(dt, lambda v: functions(problem.coordinates(v), known))
     error = answer.mean
     with np.errstate(invalid="ignore", divide="ignore"):

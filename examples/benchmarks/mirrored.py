@@ -28,27 +28,14 @@ VISITED = 0.01
 
 
 class Mirrored(NamedTuple):
-    """A model of a black box, and its modes.
-
-    Parameters
-    ----------
-    simulate : callable
-    priors : callable
-        Returns the parameters (p,) within a model.
-    truth, noise : (p,), float
-        What data are made of.
-    mode : callable
-        Maps parameters (..., p) to the number of their mode.
-    masses : callable
-        Takes this, and returns the mass of each mode.
-    """
+    """A model of a black box, and its modes; data are made of the `truth` and `noise`."""
 
     simulate: Callable
-    priors: Callable
+    priors: Callable  # () -> the parameters (p,) within a model
     truth: list
     noise: float
-    mode: Callable
-    masses: Callable
+    mode: Callable  # parameters (..., p) -> the number of their mode
+    masses: Callable  # this -> the mass of each mode
 
     @property
     def data(self):

@@ -1,4 +1,4 @@
-"""What many workers are good for: rounds, what a run takes in times of an evaluation; and accuracy.
+"""What many workers are good for: rounds, which are what a run takes in times of an evaluation.
 
     python examples/benchmarks/rounds.py [--cases AR5 GARCH] [--workers 4,16,64] [--evaluations N]
         [--each 0.1] [--sigma 0] [--seeds 3] [--threads]
@@ -6,8 +6,7 @@
 Each evaluation sleeps for so many seconds on average in processes of this machine, or in threads, P
 at a time, and ``pk.sample(max_concurrent=P, max_evaluations=N)`` is timed: rounds are its seconds
 over those of an evaluation. ``own`` is the processor time of this process for each evaluation, in
-ms. With ``--each 0`` nothing sleeps, and what all runs are worth is printed: effective draws of
-means and shares, as first_evaluations.py has them, of ``pk.expectation``.
+ms. What the runs are worth is printed by ``first_evaluations.py --workers P``.
 """
 
 import time
@@ -19,8 +18,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from benchmark import each, main, sample
-from first_evaluations import functions, of_z, worth
-from problems import Problem, known_quantiles
+from problems import Problem
 
 import pymc_kameleon as pk
 
@@ -45,12 +43,10 @@ def add_options(parser):
 
 @lru_cache(1)
 def built(case, seconds, sigma):
-    """Return a problem, what is known of it, and a step, compiled once."""
+    """Return a step for a problem, compiled once."""
     problem = Problem(case)
-    known = known_quantiles(problem)
-    if seconds > 0:
-        make_slow(problem.model, seconds, sigma)
-    return problem, known, pk.SurrogateMetropolis(model=problem.model)
+    make_slow(problem.model, seconds, sigma)
+    return pk.SurrogateMetropolis(model=problem.model)
 
 
 def make_slow(model, seconds, sigma):
@@ -67,9 +63,9 @@ def make_slow(model, seconds, sigma):
 
 
 def run(case, workers, options=None):
-    """Return the rounds of runs, or what they are worth."""
-    problem, known, step = built(case, options.each, options.sigma)
-    errors, z, rounds, own, made = [], [], [], [], []
+    """Return the rounds of runs."""
+    step = built(case, options.each, options.sigma)
+    rounds, own, made = [], [], []
     for seed in range(options.seeds):
         begun, used = time.perf_counter(), time.process_time()
         with ThreadPoolExecutor(workers) as threads:
@@ -77,22 +73,14 @@ def run(case, workers, options=None):
                 step,
                 max_concurrent=workers,
                 max_evaluations=options.evaluations,
-                cores=workers if options.each > 0 and not options.threads else None,
+                cores=None if options.threads else workers,
                 executor=threads if options.threads else None,
                 random_seed=seed,
             )
         made.append(int(dt["sample_stats"]["n_logp"].sum()))
-        if options.each > 0:
-            rounds.append((time.perf_counter() - begun) / options.each)
-            own.append(1e3 * (time.process_time() - used) / options.evaluations)
-        else:
-            answer = pk.expectation(dt, lambda v: functions(problem.coordinates(v), known))
-            errors.append(answer.mean)
-            z.append(answer.mean / answer.mcse)
-    if options.each > 0:
-        found = {"rounds": round(np.median(rounds)), "own ms": round(np.median(own), 1)}
-    else:
-        found = worth(errors) | of_z(np.array(z))
+        rounds.append((time.perf_counter() - begun) / options.each)
+        own.append(1e3 * (time.process_time() - used) / options.evaluations)
+    found = {"rounds": round(np.median(rounds)), "own ms": round(np.median(own), 1)}
     return found | {"draws took": made}
 
 

@@ -49,13 +49,8 @@ jit = numba.njit(error_model="numpy")
 def black_box(name, solve, shape):
     """Return a black box, and leave in its attribute `call` what counts its calls.
 
-    Parameters
-    ----------
-    name : str
-    solve : callable
-        Takes all inputs as one vector, and returns all outputs. The twin needs it compiled.
-    shape : tuple of int
-        Of the output.
+    `solve` takes all inputs as one vector, and returns all outputs, of this shape. The twin needs
+    it compiled.
     """
 
     def call(*inputs):
@@ -494,28 +489,14 @@ def labels(values):
 
 
 class Benchmark(NamedTuple):
-    """A model, as a function of its black box; the box; and how its posterior is known.
-
-    Attributes
-    ----------
-    build : callable
-    simulator : black box
-    known : callable or None
-        Takes a `Problem`, whose model is built with the twin.
-    twin : callable, optional
-        Instead of that of the black box.
-    applications : int
-        Calls of the black box in an evaluation of the log-density.
-    known_as : str or None
-        The model with the same posterior, whose reference this one shares.
-    """
+    """A model, as a function of its black box; the box; and how its posterior is known."""
 
     build: Callable
     simulator: Op
-    known: Callable | None
-    twin: Callable | None = None
-    applications: int = 1
-    known_as: str | None = None
+    known: Callable | None  # of a `Problem`, whose model is built with the twin
+    twin: Callable | None = None  # instead of that of the black box
+    applications: int = 1  # calls of the black box in an evaluation of the log-density
+    known_as: str | None = None  # the model with the same posterior
 
     def model(self):
         """Return the model with its black box."""

@@ -81,26 +81,15 @@ N, LEAST_WORTH, LARGEST_RHAT = 100_000, 500, 1.02
 class Toy(NamedTuple):
     """A posterior, and what is known of it.
 
-    Parameters
-    ----------
-    model : callable
-        Returns a model of PyMC, and a list that gets an item at each call of its black box.
-    truth : callable
-        Takes a function that makes the model, and a random generator. Returns draws of all free
-        variables (n, d), in any order, and how many they are worth, or None if all.
-    centres : array (m, d), optional
-        A point in each mode.
-    budget : int, optional
-        `max_evaluations`.
-    metric : callable, optional
-        The suite's own. It takes draws (n, d) and returns a number.
+    `truth` takes a function that makes the model, and a random generator. It returns draws of all
+    free variables (n, d), in any order, and how many they are worth, or None if all.
     """
 
-    model: Callable
+    model: Callable  # () -> a model, and a list that gets an item at each call of its black box
     truth: Callable
-    centres: list | None = None
-    budget: int | None = None
-    metric: Callable | None = None
+    centres: list | None = None  # (m, d), a point in each mode
+    budget: int | None = None  # `max_evaluations`
+    metric: Callable | None = None  # the suite's own, of draws (n, d)
 
 
 def add_options(parser):

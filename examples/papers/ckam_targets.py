@@ -80,17 +80,7 @@ def published(cycle_length=1000, beta=0.4, n_subsample=50, d=2, start=20, kernel
 
 
 def samplers(walk, n_kam, **cyclical):
-    """Return the samplers of an experiment.
-
-    Parameters
-    ----------
-    walk : float
-        RW's scale ν.
-    n_kam : int
-        KAM's m.
-    **cyclical
-        Arguments of `published`.
-    """
+    """Return the samplers of an experiment, by RW's ν, KAM's m, and arguments of `published`."""
     kam = {"whiten": False, "gamma": 0.2, "n_subsample": n_kam, "kernel": KERNEL}
     return {
         "RW": Sampler(pk.baselines.RWM, 0, {"scaling": walk}),
@@ -141,18 +131,10 @@ EVALUATIONS = {"A.1": 200_000, "A.2": 100_000, "A.3": 40_000}
 
 
 class Chain(NamedTuple):
-    """A chain after tuning, or all of one that is not tuned.
+    """A chain after tuning, or all of one that is not tuned."""
 
-    Attributes
-    ----------
-    x : (n, d) float64
-        Draws.
-    seconds : float
-        Time of all, tuning included, compilation not.
-    """
-
-    x: np.ndarray
-    seconds: float
+    x: np.ndarray  # (n, d), draws
+    seconds: float  # of all, tuning included, compilation not
 
 
 @lru_cache

@@ -43,18 +43,10 @@ SWEEPS = 10_000
 
 
 class Chain(NamedTuple):
-    """A chain after tuning.
+    """A chain after tuning."""
 
-    Attributes
-    ----------
-    x : (n + 1, d) float64
-        Draws, and before them the last state of tuning.
-    statistics : dict of str to array
-        Of each draw but the first, which is of tuning.
-    """
-
-    x: np.ndarray
-    statistics: dict
+    x: np.ndarray  # (n + 1, d), draws, and before them the last state of tuning
+    statistics: dict  # arrays, of each draw but the first, which is of tuning
 
 
 def run_chain(step, target, seed, tune=SWEEPS // 2, draws=SWEEPS // 2):

@@ -29,15 +29,9 @@ from common import benchmark
 
 @dataclass(frozen=True, eq=False)
 class Normal:
-    """N(0, Σ).
+    """N(0, Σ)."""
 
-    Parameters
-    ----------
-    covariance : (d, d) float64
-        Σ.
-    """
-
-    covariance: np.ndarray
+    covariance: np.ndarray  # Σ (d, d)
 
     @property
     def d(self):
@@ -76,18 +70,10 @@ def gaussian_process():
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """A logistic regression whose coefficients are N(0, 1).
+    """A logistic regression whose coefficients are N(0, 1)."""
 
-    Parameters
-    ----------
-    features : (N, d) float64
-        The last column is that of ones.
-    labels : (N,) float64
-        0 or 1.
-    """
-
-    features: np.ndarray
-    labels: np.ndarray
+    features: np.ndarray  # (N, d), the last column of ones
+    labels: np.ndarray  # (N,), 0 or 1
 
     @classmethod
     def standardised(cls, columns, labels):
@@ -202,27 +188,13 @@ TUNE, DRAWS = 20_000, 20_000
 
 
 class Chain(NamedTuple):
-    """A chain after tuning.
+    """A chain after tuning."""
 
-    Attributes
-    ----------
-    x : (n, d) float64
-        Draws.
-    acceptance : float
-        Of the draws.
-    seconds : float
-        CPU time of tuning and draws, step by step from Python, compilation not included.
-    logp : (tune + n,) float64
-        Log-density, tuning included.
-    last : (tune + n,) float64
-        Last coordinate, tuning included.
-    """
-
-    x: np.ndarray
-    acceptance: float
-    seconds: float
-    logp: np.ndarray
-    last: np.ndarray
+    x: np.ndarray  # (n, d), draws
+    acceptance: float  # of the draws
+    seconds: float  # CPU time, step by step from Python, compilation not included
+    logp: np.ndarray  # (tune + n,), log-density
+    last: np.ndarray  # (tune + n,), last coordinate
 
 
 def run_chain(step, d, seed, tune=TUNE, draws=DRAWS):

@@ -33,13 +33,7 @@ MOST_STEPS, HALVINGS = 50, 10
 
 
 class LogMarginalLikelihood(Op):
-    """Logarithm of an estimate of p(y|θ), of (θ (d,), x (n, d), y (n,), seed).
-
-    Parameters
-    ----------
-    n_samples : int
-        Importance samples.
-    """
+    """Log of an estimate of p(y|θ) by importance samples, of (θ (d,), x (n, d), y (n,), seed)."""
 
     __props__ = ("n_samples",)
 

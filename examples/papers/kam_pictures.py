@@ -41,17 +41,10 @@ CONTOUR = np.sqrt(-2 * np.log(1 - 0.95))
 
 @dataclass
 class Proposal:
-    """KAM's proposal, computed from the parameters of a tuned step that does not whiten.
+    """KAM's proposal, computed from the parameters of a tuned step that does not whiten."""
 
-    Attributes
-    ----------
-    z : (m, d) float64
-    sigma, gamma, nu : float
-        Bandwidth σ, and the scales γ and ν.
-    """
-
-    z: np.ndarray
-    sigma: float
+    z: np.ndarray  # (m, d)
+    sigma: float  # the bandwidth
     gamma: float
     nu: float
 

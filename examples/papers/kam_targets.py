@@ -23,15 +23,7 @@ LEVELS = np.arange(1, 10) / 10
 
 @dataclass(frozen=True)
 class Banana:
-    """B(b, v): x₂ of a normal with variances (v, 1, 1, …) is curved to x₂ + b(x₁² − v).
-
-    Parameters
-    ----------
-    b, v : float
-        How much it is curved, and the variance of x₁.
-    d : int, optional
-        Dimension.
-    """
+    """B(b, v): x₂ of a normal with variances (v, 1, 1, …) is curved to x₂ + b(x₁² − v)."""
 
     b: float
     v: float = 100.0
@@ -75,16 +67,9 @@ class Banana:
 class Flower:
     """F(r₀, A, ω, σ): a band of width σ around the curve ρ = r₀ + A cos ωθ; normal otherwise.
 
-    The density is exp(−(ρ − r₀ − A cos ωθ)²/2σ²) in the Cartesian coordinates x₁ = ρ cos θ,
-    x₂ = ρ sin θ, times a standard normal in x₃ … x_d. The text of the paper lacks the square. With
-    A = 0 it is the ring.
-
-    Parameters
-    ----------
-    r0, amplitude, frequency, sigma : float
-        r₀, A, ω, σ.
-    d : int, optional
-        Dimension.
+    The density is exp(−(ρ − r₀ − A cos ωθ)²/2σ²) in the Cartesian coordinates x₁ = ρ cos θ, x₂ = ρ
+    sin θ, times a standard normal in x₃ … x_d. The text of the paper lacks the square. With A = 0
+    it is the ring.
     """
 
     r0: float = 10.0
@@ -152,16 +137,5 @@ TARGETS = {"B(0.03, 100)": Banana(0.03), "B(0.1, 100)": Banana(0.1), "F(10, 6, 6
 
 
 def deviations(levels):
-    """Return how much the shares of draws within the quantile regions deviate, for all of LEVELS.
-
-    Parameters
-    ----------
-    levels : (n,) float64
-        A target's `level` at the draws.
-
-    Returns
-    -------
-    (9,) float64
-        Share of the draws within the region of probability p, minus p, for p = 0.1, …, 0.9.
-    """
+    """Return shares of draws, of these levels (n,), within the regions of LEVELS, minus LEVELS."""
     return np.searchsorted(np.sort(levels), LEVELS, side="right") / levels.size - LEVELS

@@ -14,28 +14,14 @@ from scipy import special, stats
 
 @dataclass(frozen=True)
 class Mixture:
-    """Σ w_k N(μ_k, diag v_k), once or for several blocks of coordinates independently.
+    """Σ w_k N(μ_k, diag v_k), once or for several blocks of coordinates independently."""
 
-    Parameters
-    ----------
-    weights : tuple of float
-        w_k.
-    means, variances : tuple of tuple of float
-        μ_k and v_k.
-    start : tuple of float, optional
-        Where the paper's chains start, if it says so.
-    bins : (float, float, int), optional
-        From, to, and number of the bins of every coordinate; the outer ones are open.
-    copies : int, optional
-        Blocks of coordinates.
-    """
-
-    weights: tuple
-    means: tuple
-    variances: tuple
-    start: tuple = ()
-    bins: tuple = ()
-    copies: int = 1
+    weights: tuple  # w_k
+    means: tuple  # μ_k
+    variances: tuple  # v_k
+    start: tuple = ()  # where the paper's chains start, if it says so
+    bins: tuple = ()  # from, to, and number of those of every coordinate; the outer ones are open
+    copies: int = 1  # blocks
 
     @property
     def d(self):
@@ -96,12 +82,9 @@ class Mixture:
         return np.where(np.cumsum(from_below, axis=1) < 0.5, from_below, from_above)
 
     def symmetric_kl(self, x):
-        """Return Σ_b (p_b − q_b) log(p_b/q_b), mean over coordinates.
+        """Return Σ_b (p_b − q_b) log(p_b/q_b) of draws x (N, d), mean over coordinates.
 
-        Parameters
-        ----------
-        x : (N, d) float64
-            Draws. Of B bins one with n_b draws has q_b = (n_b + 1/2)/(N + B/2).
+        Of B bins one with n_b draws has q_b = (n_b + 1/2)/(N + B/2).
         """
         low, high, n_bins = self.bins
         p = self.bin_probabilities()

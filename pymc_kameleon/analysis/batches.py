@@ -14,7 +14,8 @@ RANGE_FACTOR = 1.3
 """What is outside the range of f over the draws, times this, is beyond all that is known."""
 
 LEAST_DRAWS = 100
-"""Draws of each chain, at least, from which the coefficients of controls are learned."""
+"""Draws, at least, from which tails or an evidence are learned; of each chain, from which the
+coefficients of controls are."""
 
 ROUNDING = 1e-12
 """What rounding makes of values that are equal, at most, as a share of their mean."""

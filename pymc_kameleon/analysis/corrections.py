@@ -45,35 +45,18 @@ class NotCorrected(Exception):
 
 
 class Correction(NamedTuple):
-    """One way to correct averages.
+    """One way to correct averages."""
 
-    Attributes
-    ----------
-    batches : callable
-        Returns Corrected averages of Quantities.
-    is_anew : bool
-        Whether it needs them at other points than the draws.
-    is_approximate : bool
-        Whether few evaluations tell its error. It then stands beside another average, or that of
-        the draws, with which it has to agree.
-    certificate : Certificate or None
-        How close an approximation to the posterior is that it rests on.
-    draws : array or None
-        Further points (n, d), distributed as the posterior.
-    """
-
-    batches: object
-    is_anew: bool = False
+    batches: object  # returns Corrected averages of Quantities
+    is_anew: bool = False  # whether it needs them at other points than the draws
+    # whether few evaluations tell its error, so that it has to agree with others
     is_approximate: bool = False
-    certificate: object = None
-    draws: np.ndarray = None
+    certificate: object = None  # of an approximation to the posterior that it rests on, or None
+    draws: np.ndarray = None  # further points (n, d), distributed as the posterior, or None
 
 
 def best_of(corrections, f):
-    """Return Corrected averages of Quantities, each with the smallest error; None without any.
-
-    The `corrections` are those of a result, by what their rows are called.
-    """
+    """Return Corrected averages of Quantities, each with the smallest error; None without any."""
     best = None
     for by, one in corrections.items():
         if one.is_anew and f.at is None:
@@ -84,9 +67,8 @@ def best_of(corrections, f):
             if not one.is_anew:
                 raise
             _log.warning(
-                "Averages are those of the draws: at other points computing them raised %s: %s",
-                type(error).__name__,
-                error,
+                "Averages are those of the draws: at other points computing them raised "
+                f"{type(error).__name__}: {error}"
             )
             best, f = None, f._replace(at=None)
             continue

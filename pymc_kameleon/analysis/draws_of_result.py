@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 import numpy as np
 import xarray as xr
-from arviz_base import convert_to_dataset
 
 from pymc_kameleon.analysis.control_correction import by_control_variates
 from pymc_kameleon.analysis.corrections import NotCorrected, Quantities, Result, best_of
 from pymc_kameleon.analysis.emulator_correction import by_emulator
 from pymc_kameleon.analysis.gradients_of_draws import by_gradients
 from pymc_kameleon.analysis.process_correction import by_process
-from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, model_for
+from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, agree, model_for
 from pymc_kameleon.analysis.surrogate_correction import by_surrogate
+from pymc_kameleon.result.opening import draws_in
 from pymc_kameleon.step.groups import KEPT_GROUPS, LEARNED_GROUP
 
 _log = logging.getLogger("pymc_kameleon")
@@ -22,12 +22,9 @@ _log = logging.getLogger("pymc_kameleon")
 KINDS = by_surrogate, by_emulator, by_process, by_control_variates, by_gradients
 """All kinds of corrections, approximate ones after those that they stand beside."""
 
-ROUNDING = 1e-9
-"""Difference of values of a function that counts as none, relative, and in standard deviations."""
-
-EXTREMES, MIDDLE, MOST_COLUMNS = 3, 100, 50
-"""Draws at each end of a quantity, and near the medians of all of them, with which alone a function
-is called again, to see whether it mixes draws; and quantities at whose ends it is, at most."""
+EXTREMES = 10
+"""Draws with the lowest and the highest values of a function, with which alone it is called again,
+to see whether it mixes draws."""
 
 
 class Draws:
@@ -38,19 +35,9 @@ class Draws:
     """
 
     def __init__(self, dt, model):
-        if isinstance(dt, xr.DataTree) and not dt.children:  # a group, which need not be posterior
+        posterior = draws_in(dt, "average")
+        if isinstance(dt, xr.DataTree) and not dt.children:
             dt = dt.to_dataset()
-        elif isinstance(dt, xr.DataTree) and "posterior" not in dt.children:
-            raise ValueError("There are no draws to average: the result has no posterior.")
-        posterior = convert_to_dataset(dt, group="posterior")
-        if not {"chain", "draw"} <= set(posterior.dims):
-            raise ValueError(
-                f"The draws need the dimensions chain and draw, and have {list(posterior.dims)}. "
-                "az.extract stacks them, and dt.isel(chain=0) drops one: pass the whole result, or "
-                "dt.isel(chain=[0])."
-            )
-        if any(posterior.sizes.get(dim) == 0 for dim in ("chain", "draw")):
-            raise ValueError("There are no draws to average: chain or draw has the length 0.")
         result = _result_of(dt, posterior, model)
         self.posterior, self.corrections, self.why_not = result.posterior, {}, {}
         for kind in KINDS:
@@ -109,14 +96,11 @@ class Draws:
         used = [name for name in arrays if name in draws.used] or list(arrays)
         flat = {name: _one_chain(own) for name, own in arrays.items()}
         expected = _one_chain(whole)
-        with np.errstate(invalid="ignore"):
-            spread = np.nan_to_num(expected[0].std(axis=0))
-        for places in _trials([expected, *flat.values()]):
+        order = np.argsort(expected[0].reshape(expected.shape[1], -1)[:, 0])
+        for places in np.arange(len(order))[::-1], order[:EXTREMES], order[-EXTREMES:]:
             few = _Named({name: own[:, places] for name, own in flat.items()})
             part = _values(function, few, (1, len(places)))
-            if part.shape[2:] != whole.shape[2:] or not np.allclose(
-                part, expected[:, places], ROUNDING, ROUNDING * spread, equal_nan=True
-            ):
+            if part.shape[2:] != whole.shape[2:] or not agree(expected[0, places], part):
                 raise ValueError(
                     "The function must treat each draw for itself, but its values at some draws "
                     "change with the others. Compute beforehand what depends on several draws."
@@ -162,24 +146,13 @@ def _result_of(dt, posterior, model):
             "whole posterior, of draws at equal distances."
         )
     if why_not:
-        _log.warning("Averages are those of the draws: %s", why_not)
+        _log.warning(f"Averages are those of the draws: {why_not}")
         return plain
     return Result(dt, posterior.sel(numbers), model, group, kept.sel(numbers), learned)
 
 
 def _one_chain(values):
     return values.reshape(1, -1, *values.shape[2:])
-
-
-def _trials(arrays):
-    """Yield places of some of n draws: in reverse, at the ends of each quantity, in the middle."""
-    numbers = [own[0].reshape(own.shape[1], -1) for own in arrays if own.dtype.kind in "fiub"]
-    columns = np.concatenate([own[:, :MOST_COLUMNS] for own in numbers], axis=1, dtype=np.float64)
-    yield np.arange(len(columns))[::-1]
-    order = np.argsort(columns, axis=0)
-    yield np.unique(np.concatenate([order[:EXTREMES], order[-EXTREMES:]]))
-    ranks = np.abs(np.argsort(order, axis=0) - len(columns) / 2)
-    yield np.argsort(ranks.max(axis=1))[:MIDDLE]
 
 
 def _values(function, variables, shape):
@@ -242,9 +215,6 @@ def say_if_not_finite(what, values):
     fine = np.isfinite(values).reshape(*values.shape[:2], -1).all(axis=2)
     if not fine.all():
         _log.warning(
-            "%s is NaN or infinite at %d of %d draws, and so is its average. Give it a value "
-            "there, for example by np.where.",
-            what,
-            (~fine).sum(),
-            fine.size,
+            f"{what} is NaN or infinite at {(~fine).sum()} of {fine.size} draws, and so is its "
+            "average. Give it a value there, for example by np.where."
         )

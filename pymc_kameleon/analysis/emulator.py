@@ -8,7 +8,7 @@ from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.evaluations import calls_in
 from pymc_kameleon.samplers.emulator.learning import VARIANTS, drops, unpacked
 from pymc_kameleon.samplers.surrogate.emulator import emulator_of, is_of_surrogate
-from pymc_kameleon.step.messages import counted
+from pymc_kameleon.step.messages import counted, some
 
 MOST_CALLS = 900
 """Calls that it is fitted to, at most: the best ones."""
@@ -18,9 +18,6 @@ USUAL = 0.9
 
 LEAST_LATER = 20
 """Calls after tuning from which these tell how far off a fit is."""
-
-MOST_NAMED = 6
-"""Inputs that are named in one line."""
 
 
 def emulator(dt, name=None):
@@ -156,7 +153,7 @@ class SimulatorEmulator:
         if x.shape[-1:] != (p,):
             raise ValueError(
                 f"The emulator takes {counted(p, 'input')}, an array (..., {p}) in the order of "
-                f"{self._names()}; this one has the shape {x.shape}."
+                f"{some(self.inputs)}; this one has the shape {x.shape}."
             )
         with np.errstate(all="ignore"):  # logarithms of what is not positive are NaN
             rows = function(x.reshape(-1, p))
@@ -173,13 +170,9 @@ class SimulatorEmulator:
         relative = np.median(self.left_out / np.where(spread > 0, spread, 1.0))
         return (
             f"SimulatorEmulator({self.name}: {counted(len(self.inputs), 'input')} "
-            f"({self._names()}), {counted(self.n_outputs, 'output')}; fitted to "
+            f"({some(self.inputs)}), {counted(self.n_outputs, 'output')}; fitted to "
             f"{counted(self.n_calls, 'call')}, relative error {relative:.2g} at those left out)"
         )
-
-    def _names(self):
-        shown = ", ".join(self.inputs[:MOST_NAMED])
-        return shown if len(self.inputs) <= MOST_NAMED else f"{shown}, …"
 
 
 def _fitted(calls, x, y, drop):

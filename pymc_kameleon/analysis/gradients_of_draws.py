@@ -14,6 +14,7 @@ from rich.progress import track
 from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.analysis.corrections import Correction, NotCorrected
 from pymc_kameleon.analysis.identity import (
+    LEAST_JUMP,
     limits_of_r_hat,
     probability_of_means,
     why_not_by_density,
@@ -44,9 +45,9 @@ LONG_TAIL = 0.7
 LEAST_P = 1e-5
 """Probability of the means of controls below which these are not used."""
 
-SAME_LOGP, ROUNDINGS = 1e-5, 100
-"""Standard deviation of what log π at the draws differs from what the sampler has kept of it, and
-its roundings, from which the model is another one: averages may be off by as many of theirs."""
+ROUNDINGS = 100
+"""Of log π as the sampler has kept it: by more, and a jump, that at the draws shows another model,
+in standard deviations; averages may be off by as many of theirs."""
 
 
 BAMBI = (
@@ -238,7 +239,7 @@ def _check_it_is_the_model(dt, posterior, logp):
     if kept.shape != logp.shape or not np.isfinite(kept).all():
         return
     off = min(np.std(kept - logp), np.std(kept + logp))  # of an energy
-    if off > SAME_LOGP + ROUNDINGS * np.finfo(kept.dtype).eps * np.abs(logp).max():
+    if off > LEAST_JUMP + ROUNDINGS * np.finfo(kept.dtype).eps * np.abs(logp).max():
         raise NotCorrected(
             "the model gives another log-density at the draws than the sampler has kept: it, or "
             f"its data, may have been changed{_hint(posterior)}"

@@ -23,17 +23,16 @@ FAR, LEAST_FALL = (10.0, 20.0), 2.0
 """Standard deviations of a coordinate in which log π should fall by so much: any number between
 these, as that of an angle falls, and comes back."""
 
-N_LINES, N_OUT, STRETCH, STRETCH_OF_LAST = 50, 100, 3.0, 1.5
-"""Pairs of draws between which the log-density is followed; draws from which it is, outwards; how
-far that is, in distances from the mean; and how far from the last draws of a coordinate."""
+N_LINES, STRETCH = 100, 3.0
+"""Lines of each kind along which the log-density is followed, at most; and how far outwards, in
+distances of draws from their mean."""
 
 STEP, MOST_WRONG, WRONG_SHARE = 1e-3, 1e-6, 0.2
 """Length in z to both sides, in which a difference is compared with the integral of the gradient;
 by how much they may differ, relative; and at which share of draws, as there are kinks."""
 
-MOST_HALVINGS, ALL_HALVED, WORST = 30, 6, 10
-"""Halvings of lines along which log π and its gradient do not agree; after how many only the worst
-ones are followed; and how many these are."""
+MOST_HALVINGS = 30
+"""Halvings of lines along which log π and its gradient do not agree."""
 
 LEAST_JUMP, ROUNDINGS, NEGLIGIBLE = 1e-5, 1e3, 20.0
 """Change of log π at a point that is a jump; roundings of log π that are none; and how far below
@@ -88,12 +87,11 @@ def why_not_by_density(density, x, logp):
     if not _falls_off(density, x, logp, rng):
         return "the log-density does not fall off far away from the draws"
     begin, end = rng.integers(len(x), size=(2, N_LINES))
-    out = rng.integers(len(x), size=N_OUT)
-    last = np.unique([x.argmin(axis=0), x.argmax(axis=0)])
-    last = rng.permutation(last)[:N_LINES]
-    begin = np.concatenate([begin, out, last])
-    ends = [x[end], mean + STRETCH * (x[out] - mean), mean + STRETCH_OF_LAST * (x[last] - mean)]
-    jump = _jump_along(density, x[begin], np.concatenate(ends), logp[begin], logp.min())
+    last = rng.permutation(np.unique([x.argmin(axis=0), x.argmax(axis=0)]))[:N_LINES]
+    out = np.concatenate([end, last])
+    ends = np.concatenate([x[end], mean + STRETCH * (x[out] - mean)])
+    begin = np.concatenate([begin, out])
+    jump = _jump_along(density, x[begin], ends, logp[begin], logp.min())
     if np.isinf(jump):
         return (
             "the log-density ends near the draws, where it is not yet low (has a bounded variable "
@@ -141,8 +139,6 @@ def _jump_along(density, a, b, at_a, low):
     off = _disagreement(density, a, b, at_a, at_b)
     for halving in range(MOST_HALVINGS + 1):
         open_ = (off > LEAST_JUMP + _rounding_of(at_a)) & (np.fmax(at_a, at_b) > low - NEGLIGIBLE)
-        if halving >= ALL_HALVED and np.count_nonzero(open_) > WORST:
-            open_ &= off >= np.sort(off[open_])[-WORST]
         if halving == MOST_HALVINGS or not open_.any():
             return off[open_].max(initial=0.0)
         a, b, at_a, at_b = (part[open_] for part in (a, b, at_a, at_b))

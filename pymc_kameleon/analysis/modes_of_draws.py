@@ -11,21 +11,22 @@ from itertools import combinations
 import numpy as np
 from scipy.cluster.hierarchy import DisjointSet
 from scipy.spatial.distance import cdist
+from scipy.stats import norm
 
 from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.kameleon.learn_modes import near_groups
 
-MOST_DRAWS_USED, MOST_DRAWS_OF_CHAIN, MOST_COORDINATES = 6000, 2000, 60
-"""Draws, draws of one chain, and coordinates that modes are found from, at most."""
+MOST_DRAWS_USED, MOST_COORDINATES = 4000, 60
+"""Draws, and coordinates, that modes are found from, at most."""
 
 MOST_COMPARED = 1000
 """Points that the others are compared with, and that principal components are computed of."""
 
-DRAW_GROUPS, GROUP_SIZE, LEAST_GROUP = 60, 60, 15
-"""Groups of all chains; points of a group on average, and at least, to be told from others."""
+GROUP_SIZE, LEAST_GROUP = 60, 15
+"""Points of a group on average, and at least, to be told from others."""
 
-LOCAL_SHARE, LOCAL_WIDTH = 0.1, 0.25
-"""Share of the draws that gives a coordinate its scale, and its width in a normal, in sd."""
+LOCAL_SHARE = 0.1
+"""Share of the draws, the densest, that gives a coordinate its scale."""
 
 TAIL_START = 3
 """Where tails begin: interquartile ranges, or standard deviations of the peaks, from the median."""
@@ -151,10 +152,9 @@ def find_modes(draws):
     coordinates = in_local_scale(draws.reshape(-1, d)).reshape(n_chains, n, -1)
     kept = thinned(coordinates)
     groups = Groups(coordinates[kept], kept[0])
-    most = max(8, DRAW_GROUPS // max(n_chains, 2))
     for chain in range(n_chains):
         own = np.flatnonzero(kept[0] == chain)
-        for rows in near_groups(groups.points, own, min(most, len(own) // GROUP_SIZE)):
+        for rows in near_groups(groups.points, own, len(own) // GROUP_SIZE):
             groups.add(rows)
     join_neighbours(groups)
     absorb_stragglers(groups)
@@ -170,7 +170,7 @@ def local_scale(points):
     """Return the standard deviation that normals would have with the peaks of each coordinate."""
     ordered, k = np.sort(points, axis=0), max(2, int(LOCAL_SHARE * len(points)))
     widths = ordered[k - 1 :] - ordered[: len(points) - k + 1]
-    return np.where(widths > 0, widths, np.inf).min(axis=0) / LOCAL_WIDTH
+    return np.where(widths > 0, widths, np.inf).min(axis=0) / (2 * norm.ppf((1 + LOCAL_SHARE) / 2))
 
 
 def in_local_scale(points):
@@ -192,7 +192,7 @@ def in_local_scale(points):
 def thinned(draws):
     """Return chain and draw of evenly spaced draws, without those equal to the one before."""
     n_chains, n, _ = draws.shape
-    most = min(n, MOST_DRAWS_OF_CHAIN, max(GROUP_SIZE, MOST_DRAWS_USED // n_chains))
+    most = min(n, max(GROUP_SIZE, MOST_DRAWS_USED // n_chains))
     chosen = np.linspace(0, n - 1, most).astype(int)
     moved = np.any(np.diff(draws[:, chosen], axis=1, prepend=np.nan) != 0, axis=2)
     chains, places = np.nonzero(moved)
@@ -292,10 +292,7 @@ def distances_to_modes(coordinates, groups):
 def distance_to(points, x):
     """Return the mean squared distance of each of x (m, d) to the nearest points."""
     k = min(N_NEAREST, len(points))
-    products = 2 * x @ points.T
-    products -= np.square(points).sum(axis=1)
-    nearest = np.partition(products, len(points) - k, axis=1)[:, -k:]
-    return np.square(x).sum(axis=1) - nearest.mean(axis=1)
+    return np.partition(cdist(x, points, "sqeuclidean"), k - 1, axis=1)[:, :k].mean(axis=1)
 
 
 def modes_of_draws(distances):

@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from pymc_kameleon.model.black_boxes import dependent_on_black_boxes
 from pymc_kameleon.model.functions import ModelOutputs
-from pymc_kameleon.model.layout import Layout, split_name
+from pymc_kameleon.model.layout import Layout, fits, split_name
 from pymc_kameleon.result.origin import model_of
 
 OF_SPREAD, OF_SIZE, ROUNDINGS = 1e-6, 1e-10, 2
@@ -60,9 +60,7 @@ def _has(model, shapes):
     """Whether a model has these value variables. That evaluates nothing, as a start would."""
     static = {var.name: var.type.shape for var in model.value_vars}
     return static.keys() == shapes.keys() and all(
-        len(own) == len(shapes[name])
-        and all(n in (None, found) for n, found in zip(own, shapes[name], strict=True))
-        for name, own in static.items()
+        fits(shapes[name], own) for name, own in static.items()
     )
 
 

@@ -14,7 +14,7 @@ from arviz_stats.base import array_stats
 from scipy.interpolate import PchipInterpolator
 from scipy.stats import norm
 
-from pymc_kameleon.analysis.batches import ROUNDING, Corrected, r_hat
+from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, ROUNDING, Corrected, r_hat
 from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
 from pymc_kameleon.analysis.trust import (
     warn_of,
@@ -34,9 +34,6 @@ LEVELS = (1 - np.cos(np.pi * np.arange(GRID) / (GRID - 1))) / 2
 
 MOST_SHARED = 0.01
 """Share of draws with values of other chains' from which a distribution function has steps."""
-
-NUMBERS_PER_BLOCK = 2**25
-"""Values of functions at the draws that are computed at a time."""
 
 
 def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", model=None):
@@ -193,7 +190,7 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
 
 def _blocks_of(known, varies, n_draws):
     """Yield rows that are computed at a time, of what is known at other points, and of the rest."""
-    size = max(1, NUMBERS_PER_BLOCK // (n_draws * (GRID + 2)))
+    size = max(1, NUMBERS_PER_PART // (n_draws * (GRID + 2)))
     for is_known in (True, False):
         rows = np.flatnonzero(varies & (known == is_known))
         for first in range(0, len(rows), size):

@@ -7,6 +7,7 @@ from math import ceil
 import numpy as np
 from arviz_stats.base import array_stats
 
+from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.result.superchains import HIGH_RHAT
 from pymc_kameleon.step.messages import some
 from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS, longest_rejection
@@ -24,15 +25,9 @@ known badly: that of the mean of 100 independent draws. Twice as much is a fifth
 FEW_EVENTS = 20
 """Independent events from which the standard error of their frequency is to be trusted."""
 
-LEAST_FOR_TAILS = 100
-"""Draws of all chains, at least, if tails are to be fitted."""
-
 
 def warn_of_few_events(names, values, are_enough):
-    """Warn of averages on which a few draws decide, as of probabilities of what is rare.
-
-    Some (q,) `are_enough` all the same; others of values (chains, draws, q) may not be.
-    """
+    """Warn of averages on which a few draws decide, as of probabilities of what is rare."""
     events = independent_events(values)
     few = np.flatnonzero((events < FEW_EVENTS) & ~are_enough)
     if few.size == 0:
@@ -83,10 +78,7 @@ def independent_events(values):
 
 
 def warn_of(dt, names, values, r_hat, draws):
-    """Warn of these signs, for q quantities with these `names` and values (chains, draws, q).
-
-    `r_hat` (q,) is that of these, or of corrected averages.
-    """
+    """Warn of these signs, for q quantities with these `names` and values (chains, draws, q)."""
     reasons, k = [], pareto_k(values)
     if stuck := _longest_rejection(dt):
         reasons.append(f"a chain was stuck for {stuck} draws in a row")
@@ -125,7 +117,7 @@ def _longest_rejection(dt):
 def pareto_k(values):
     """Return k of the longer tail of values (chains, draws, q), (q,); -inf if none is fitted."""
     found = np.full(values.shape[2], -np.inf)
-    if values[..., 0].size < LEAST_FOR_TAILS:
+    if values[..., 0].size < LEAST_DRAWS:
         return found
     for j in np.flatnonzero(np.isfinite(values).all(axis=(0, 1))):
         for tail in ("left", "right"):

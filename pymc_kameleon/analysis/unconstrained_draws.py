@@ -5,7 +5,7 @@ import pymc as pm
 from pytensor.compile import Mode
 from pytensor.graph.replace import clone_replace, vectorize_graph
 
-from pymc_kameleon.model.layout import Layout
+from pymc_kameleon.model.layout import Layout, fits
 
 
 class NotMapped(Exception):
@@ -59,10 +59,7 @@ def draws_of(rv, posterior, model):
             own = own.sel({dim: known for dim, known in labels.items() if dim in own.coords})
     except (KeyError, ValueError):
         raise NotMapped(f"the draws do not have all elements of {rv.name}") from None
-    shape = rv.type.shape
-    if own.ndim - 2 != len(shape) or any(
-        n not in (None, length) for n, length in zip(shape, own.shape[2:], strict=True)
-    ):
+    if not fits(own.shape[2:], rv.type.shape):
         raise NotMapped(f"the draws do not have all elements of {rv.name}")
     return own.values
 

@@ -197,10 +197,7 @@ def _blocks(c, folds):
 
 
 def _theta(blocks, sizes, known):
-    """Return θ (k, q) learned from blocks, with what is best for those left out; that error.
-
-    `known` keeps what depends on controls alone.
-    """
+    """Return θ (k, q) learned from blocks, with what is best for those left out; that error."""
     errors = 0.0
     for number, left_out in blocks.items():
         rest = {other: own for other, own in blocks.items() if other != number}

@@ -22,20 +22,12 @@ FASTMATH = frozenset({"reassoc", "contract", "arcp", "nsz"})
 def jit(function=None, *, fast=False, allocates=False, inlined=None):
     """Compile a function that compiled code calls; division by zero gives inf, as in numpy.
 
-    Parameters
-    ----------
-    function : callable, optional
-        Without one, a decorator with these options is returned.
-    fast : bool
-        Whether loops may be vectorised by reordering their sums.
-    allocates : bool
-        Whether the function makes arrays, or returns one. Others do not count references to their
-        arguments, which the caller holds: around the log-density, that would cost some 50 ns at
-        each level of calls, a third of a cheap log-density.
-    inlined : bool, optional
-        Whether to inline all calls, as of a transition that tuning calls too, or none, as of what
-        is long and called from several places, to compile sooner. By default LLVM decides. A call
-        takes some 10 ns.
+    Without a function, a decorator with these options is returned. If it is `fast`, loops may be
+    vectorised by reordering their sums. One that makes arrays, or returns one, `allocates`. Others
+    do not count references to their arguments, which the caller holds: around the log-density, that
+    would cost some 50 ns at each level of calls, a third of a cheap log-density. All calls are
+    `inlined`, as of a transition that tuning calls too, or none, as of what is long and called from
+    several places, to compile sooner. By default LLVM decides. A call takes some 10 ns.
     """
     if function is None:
         return lambda function: jit(function, fast=fast, allocates=allocates, inlined=inlined)
@@ -78,20 +70,11 @@ def entry_jit(function, signature=None):
 
 
 def cached_jit(function, parts):
-    """Compile an entry point, and keep the machine code on disk.
+    """Compile an entry point, whose closure holds what it calls, and keep the machine code on disk.
 
-    Parameters
-    ----------
-    function : callable
-        Its closure holds what it calls.
-    parts : tuple of callable
-        The functions that make this entry point differ from others built by the same factory. The
-        first one names it.
-
-    Notes
-    -----
-    It lets other threads run Python meanwhile. The cache holds for exactly this code, here and in
-    all that it calls, in this package or another. What cannot be told from others, as it depends
+    The functions `parts` make it differ from others built by the same factory; the first one names
+    it. It lets other threads run Python meanwhile. The cache holds for exactly this code, here and
+    in all that it calls, in this package or another. What cannot be told from others, as it depends
     on an object that is no number, text, array or function, is compiled by each process.
     """
     names = [f"{part.__module__}.{part.__qualname__}" for part in parts]
@@ -100,7 +83,7 @@ def cached_jit(function, parts):
     try:
         identity = fingerprint(function)
     except TypeError as error:
-        _log.info("%s is compiled again by each process: %s", names[0], error)
+        _log.info(f"{names[0]} is compiled again by each process: {error}")
         function.__qualname__ = names[0]
         return compiler.compile_whole(function, nogil=True)
     function.__qualname__ = f"{names[0]}.{function.__name__}"
@@ -108,7 +91,7 @@ def cached_jit(function, parts):
     try:
         dispatcher._cache = numba_cache.Cache(function, identity)
     except RuntimeError as error:  # no directory can be written to
-        _log.warning("%s is compiled again by each process: %s", names[0], error)
+        _log.warning(f"{names[0]} is compiled again by each process: {error}")
     return dispatcher
 
 

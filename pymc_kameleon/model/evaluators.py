@@ -37,7 +37,7 @@ NO_FILE = "<dynamic-code>"
 """What cloudpickle calls the file of a function that travels by value."""
 
 MOST_DEATHS = 3
-"""Workers that may die of a call that was made alone."""
+"""Workers that may die of a call that was made alone, or in a row of draws of a chain."""
 
 
 class WorkersDied(RuntimeError):
@@ -45,12 +45,7 @@ class WorkersDied(RuntimeError):
 
 
 class Elsewhere(Turns):
-    """Turns in which an executor calls the functions of black boxes.
-
-    Parameters
-    ----------
-    evaluators : Evaluators
-    """
+    """Turns in which an executor calls the functions of black boxes."""
 
     def __init__(self, evaluators):
         super().__init__()
@@ -84,19 +79,10 @@ def calling_elsewhere(evaluators):
 
 
 class Evaluators:
-    """Workers of an executor that call functions.
+    """Workers of an `executor` that call functions.
 
-    Parameters
-    ----------
-    given : concurrent.futures.Executor or callable
-        A callable returns one, and is called again if that breaks.
-    renewed : callable, optional
-        Returns another one if `given` is an executor that breaks.
-
-    Attributes
-    ----------
-    executor : concurrent.futures.Executor
-        The one of now.
+    It is as `given`, or returned by that, which is called again if it breaks; in the place of an
+    executor that breaks, `renewed` returns another one.
     """
 
     def __init__(self, given, renewed=None):
@@ -149,17 +135,7 @@ class Evaluators:
             self.executor.shutdown(wait=False)  # loky's knows no cancel_futures
 
     def run(self, function, timeout, arguments):
-        """Return what a function returns elsewhere.
-
-        Raises
-        ------
-        TooLong
-            If it takes longer than `timeout` seconds, unless that is None.
-        WorkersDied
-            If workers die of it.
-        Exception
-            Whatever it raises, with its traceback as the cause.
-        """
+        """Return what a function returns elsewhere."""
         if timeout is not None and (self.are_threads or self.is_dask):
             raise NotHere(
                 "timeout of black_box: its calls cannot be stopped, as this executor does its "

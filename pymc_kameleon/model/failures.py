@@ -9,7 +9,7 @@ from pymc_kameleon.model.gathering import run
 from pymc_kameleon.model.python_calls import WrongReturn
 from pymc_kameleon.model.remote import NotHere, TooLong
 
-ERRORS, LATE = 0, 1
+ERRORS, LATE = range(2)
 """Kinds of rejected calls."""
 
 

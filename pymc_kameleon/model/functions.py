@@ -266,9 +266,9 @@ def _say_what_is_python(model, functions):
     for name in sorted(ops.keys() - said):
         op = users_own(ops[name][0]) if ops[name] else None
         if op is not None and wraps_function(op):
-            _log.info("Your function `%s` is called through Python.", name_of(op))
+            _log.info(f"Your function `{name_of(op)}` is called through Python.")
         else:
-            _log.info("`%s` has no numba version: it is called through Python.", name)
+            _log.info(f"`{name}` has no numba version: it is called through Python.")
     said.update(ops)
     Said([*ops])
 
@@ -276,25 +276,11 @@ def _say_what_is_python(model, functions):
 class ModelLogp(ModelFunctions):
     """The log-density of a model, for a step, whose `own` variables come first; see `compiled`.
 
-    Parameters
-    ----------
-    region : (2, d) float64
-        Where the step's own variables may be; elsewhere the log-density is -inf.
-    derivatives : int
-        1 to have the gradient too, 2 for products with the Hessian.
-
-    Attributes
-    ----------
-    point, evaluated_at : (n,) float64
-        Where the transitions evaluate it, and where it was evaluated last.
-    count : (2,) int64
-        Number of evaluations, here and in compiled code, and of those there that were +inf.
-    rng : numpy.random.Generator or None
-        Generator of the chain, for the seed of an estimate; without one, the seed stays as it is.
-    gradient : (d,) or (0,) float64
-        By the step's own variables, where it was evaluated last.
-    failure : str
-        What the last evaluation has done, if it was rejected for that.
+    Outside the `region` (2, d) of these it is -inf. With `derivatives` it has the gradient too;
+    with 2, products with the Hessian. The transitions evaluate it at `point` (n,); the last time,
+    it was `evaluated_at` (n,), where its `gradient` was written, (d,) or (0,), and its `failure` is
+    text if it was rejected. `count` (2,) has evaluations, and of those in compiled code that were
+    +inf. The Generator `rng` of the chain draws the seed of an estimate, which else stays as it is.
     """
 
     what, kind_of_box, n_trials = "The model's log-density", Noted, 0
@@ -606,10 +592,7 @@ def _slices(variables, vector, shapes):
 
 
 def _with_slices(results):
-    """Return `results` with slices in place of Split, which numba needs 5 s to compile.
-
-    Split is the gradient of a concatenation.
-    """
+    """Return `results` with slices in place of Split, which numba needs 5 s to compile."""
     graph = FunctionGraph(outputs=results, clone=False)
     for node in graph.toposort():
         if isinstance(node.op, Split):

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 import numpy as np
 
 MOST_IN_WORDS = 8
-"""Numbers of a point that a message lists."""
+"""Numbers of a point, or of chains, that a message lists."""
 
 
 class Layout:
@@ -99,6 +99,13 @@ def elements(name, shape):
     return [f"{name}{list(index) or ''}" for index in np.ndindex(shape)]
 
 
+def fits(shape, declared):
+    """Whether a shape is one that is declared, in which lengths may be None."""
+    return len(shape) == len(declared) and all(
+        n in (None, own) for n, own in zip(declared, shape, strict=True)
+    )
+
+
 def split_name(element):
     """Return the variable and the index of an element: b and (0, 1) of b[0, 1]."""
     name, index = re.fullmatch(r"(.*?)(?:\[([\d, ]+)\])?", element).groups()
@@ -165,9 +172,7 @@ def checked_point(point, model):
         except (TypeError, ValueError):
             raise ValueError(f"initial_point[{var.name!r}] is not a number: {value!r}.") from None
         shape = var.type.shape
-        if array.ndim != len(shape) or any(
-            length not in (None, own) for length, own in zip(shape, array.shape, strict=True)
-        ):
+        if not fits(array.shape, shape):
             raise ValueError(
                 f"initial_point[{var.name!r}] must have shape {shape}, not {array.shape}."
             )

@@ -138,13 +138,10 @@ def say_if_noisy(step, values):
     differ = ~np.isclose(values, values[:1], rtol=REPEATABLE, atol=REPEATABLE)
     if differ.any():
         _log.warning(
-            "The model's log-density has noise of its own: at one point it was %.8g, and then "
-            "%.8g. %s does not sample the posterior then. Make it repeatable; or, if it is the log "
-            "of an unbiased estimate, let its random numbers come from pk.noise_seed(), and pass "
-            "pseudo_marginal=True.",
-            values[0],
-            values[differ][0],
-            type(step).__name__,
+            f"The model's log-density has noise of its own: at one point it was {values[0]:.8g}, "
+            f"and then {values[differ][0]:.8g}. {type(step).__name__} does not sample the "
+            "posterior then. Make it repeatable; or, if it is the log of an unbiased estimate, "
+            "let its random numbers come from pk.noise_seed(), and pass pseudo_marginal=True."
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from pytensor.tensor import TensorType
 
 from pymc_kameleon.model.gathering import in_turn, perform
+from pymc_kameleon.model.layout import fits
 from pymc_kameleon.model.remote import NotHere
 
 _log = logging.getLogger("pymc_kameleon")
@@ -90,8 +91,7 @@ class CheckedOp:
         if is_array and value.dtype == declared.numpy_dtype:
             if declared.ndim == 0 and value.size == 1:
                 return value.reshape(())
-            lengths = zip(declared.shape, value.shape, strict=False)
-            if value.ndim == declared.ndim and all(n in (None, own) for n, own in lengths):
+            if fits(value.shape, declared.shape):
                 return value
             raise WrongReturn(
                 f"{self} returned an array of shape {value.shape}, but declares "
@@ -113,9 +113,8 @@ class CheckedOp:
                 value[...] = np.frombuffer(old, value.dtype).reshape(value.shape)
         self._writes = True
         _log.warning(
-            "%s writes into its input, from which the rest of the model may be computed. It gets "
-            "copies from now on; let it make its own, such as x = np.array(x).",
-            self,
+            f"{self} writes into its input, from which the rest of the model may be computed. It "
+            "gets copies from now on; let it make its own, such as x = np.array(x)."
         )
 
 

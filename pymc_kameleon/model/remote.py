@@ -60,13 +60,7 @@ class Worker:
         self._functions = {}
 
     def call(self, parcel, key, timeout, inputs):
-        """Return what comes of a call of a function that is kept, or comes now.
-
-        Returns
-        -------
-        tuple
-            As of `attempt`; or LACKS.
-        """
+        """Return what comes of a call of a function that is kept, or comes now."""
         if key not in self._functions:
             if parcel is None:
                 return (LACKS,)
@@ -213,14 +207,7 @@ def _ring(number, frame):
 
 
 class Performed:
-    """An Op of a user as a function of arrays; one call at a time, as it may keep things.
-
-    Parameters
-    ----------
-    op : Op
-    types : tuple
-        Of its inputs.
-    """
+    """An Op of a user as a function of arrays; one call at a time, as it may keep things."""
 
     def __init__(self, op, types):
         self.op, self.types, self.turns = op, types, threading.Lock()

@@ -182,10 +182,8 @@ def _places(n_chains, n_draws, chains):
     n = n_chains * n_draws
     if n < chains:
         _log.warning(
-            "initvals has fewer draws (%d) than there are chains (%d): some start at the same "
-            "point, so that R-hat sees less.",
-            n,
-            chains,
+            f"initvals has fewer draws ({n}) than there are chains ({chains}): some start at the "
+            "same point, so that R-hat sees less."
         )
     ends = -(-np.arange(1, chains + 1) * n // chains) - 1  # of as many stretches of equal length
     return [divmod(end, n_draws) for end in ends.tolist()]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pymc as pm
 import xarray as xr
+from arviz_base import convert_to_dataset
 
 from pymc_kameleon.result.store import saved_store, zarr_module
 from pymc_kameleon.step.groups import (
@@ -108,6 +109,27 @@ def opened(dt, model=None):
             f"on with it. {_how_far(saved_store(path))}"
         )
     return _as_returned(tree)
+
+
+def draws_in(dt, to):
+    """Return the draws of a result, or of a group of one, a Dataset; `to` says what they are for.
+
+    Raises a ValueError if there are none, or without the dimensions chain and draw.
+    """
+    if isinstance(dt, xr.DataTree) and not dt.children:  # a group, which need not be posterior
+        dt = dt.to_dataset()
+    elif isinstance(dt, xr.DataTree) and "posterior" not in dt.children:
+        raise ValueError(f"There are no draws to {to}: the result lacks the group posterior.")
+    posterior = convert_to_dataset(dt, group="posterior")
+    if not {"chain", "draw"} <= set(posterior.dims):
+        raise ValueError(
+            f"The draws need the dimensions chain and draw, and have {list(posterior.dims)}. "
+            "az.extract stacks them, and dt.isel(chain=0) drops one: pass the whole result, or "
+            "dt.isel(chain=[0])."
+        )
+    if not all(posterior.sizes[dim] for dim in ("chain", "draw")):
+        raise ValueError(f"There are no draws to {to}: chain or draw has the length 0.")
+    return posterior
 
 
 def _how_far(saved):

@@ -81,7 +81,7 @@ def _evaluations(job, chains, record):
         try:
             found = step.evaluations([chain.state.steps[k] for chain in chains], numbers, kept)
         except Exception:  # the draws are worth more
-            _log.exception("There are no %s, as this failed; the draws are returned.", EVALUATIONS)
+            _log.exception(f"There are no {EVALUATIONS}, as this failed; the draws are returned.")
             return {}
         if found is not None:
             return {EVALUATIONS: found.assign_attrs(attributes_of(job.steps) | found.attrs)}

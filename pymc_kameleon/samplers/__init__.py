@@ -1,17 +1,4 @@
-"""The samplers, a folder for each family.
-
-``random_walk``       RWM, AM, RBAM, GAM, RAM
-``kameleon``          KAM, PCAKAM, CyclicalKAM
-``componentwise``     CMH, CMTM
-``gradient``          MALA, GadRWM, GadMALA
-``surrogate``         SurrogateMetropolis
-``emulator``          EmulatorMetropolis
-``approximation``     a sampler by an approximation, and what it asks of a fit
-``learned_shape``     what samplers share that learn a covariance
-``one_scale``         what samplers share that have one scale
-``symmetries``        maps that take a mode to another
-``choice``            which steps make a run, as users name them or by default
-"""
+"""The samplers, a folder for each family."""
 
 from pymc_kameleon.core.schedules import Decay  # noqa: F401
 from pymc_kameleon.samplers.componentwise.cmh import CMH

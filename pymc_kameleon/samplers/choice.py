@@ -137,8 +137,7 @@ def default_step(model):
     else:
         sampler, why = GadMALA, "as the log-density has a gradient"
     other = "pk.KAM" if sampler is GAM else "pk.GAM"
-    said = "Sampling with %s, %s; step=%s chooses another.%s"
-    _log.info(said, sampler.__name__, why, other, more)
+    _log.info(f"Sampling with {sampler.__name__}, {why}; step={other} chooses another.{more}")
     if n_trials > 0:
         step = sampler(model=model)
         step.n_trials += n_trials

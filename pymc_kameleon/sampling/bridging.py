@@ -11,11 +11,12 @@ import numpy as np
 from pymc_kameleon.analysis.evidence.draws import CHECKED
 from pymc_kameleon.analysis.evidence.estimate import estimate
 from pymc_kameleon.analysis.evidence.result import Evidence, checked, overlap_of_noise
+from pymc_kameleon.model.evaluators import MOST_DEATHS
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.model.watch import FAILED, Rule, Watch
 from pymc_kameleon.sampling.worker_process import Failed
-from pymc_kameleon.sampling.workers import Workers
+from pymc_kameleon.sampling.workers import POLL_INTERVAL, Workers
 from pymc_kameleon.step.messages import counted, grouped
 
 _log = logging.getLogger("pymc_kameleon")
@@ -26,11 +27,8 @@ MOST_DRAWS = 20_000
 MOST_THREADS = 64
 """Evaluations that are made at a time, where that costs nothing and nobody says how many."""
 
-TASK_SECONDS, POLL_INTERVAL = 0.05, 0.1
-"""Time that a task should take; and between two looks at what is done."""
-
-MOST_ATTEMPTS = 3
-"""Times that evaluations are begun if their worker dies."""
+TASK_SECONDS = 0.05
+"""Time that a task should take."""
 
 
 def evidence_by(draws, evaluate, n, rng):
@@ -62,7 +60,7 @@ def _logp_at_draws(draws, evaluate, rng):
     """Return the log-densities (chains, draws) at draws, as known, or evaluated."""
     flat = draws.x.reshape(-1, draws.x.shape[2])
     if draws.logp is None:
-        _log.info("Evaluating the log-density at %s draws.", grouped(len(flat)))
+        _log.info(f"Evaluating the log-density at {grouped(len(flat))} draws.")
         return evaluate(flat).reshape(draws.x.shape[:2])
     if not draws.is_estimate:  # see that this is the model that was sampled
         some = rng.choice(len(flat), CHECKED, replace=False)
@@ -87,17 +85,11 @@ class Density:
         logp = ModelLogp(model, variables, point, self.compile_kwargs, region)
         self.log_density = logp.compiled()
         self.log_density.rule = Rule(doubts=False)
-        self.has_timeout = self.log_density.has_timeout
         self.coordinates = layout.coordinates()
         self._make_ready()
 
     def _make_ready(self):
         self.turns = threading.Lock() if self.holds_gil else nullcontext()
-
-    @property
-    def holds_gil(self):
-        """Whether Python is called."""
-        return self.log_density.holds_gil
 
     @property
     def seconds_per_logp(self):
@@ -111,20 +103,9 @@ class Density:
         """Evaluate the log-density at the model's initial point."""
         _log_density(self.log_density.copy(), self._start, 0)
 
-    @property
-    def batched(self):
-        """Batched black boxes that are called, a set."""
-        return self.log_density.batched
-
-    @property
-    def users_ops(self):
-        """The user's Ops that are called through Python, a set."""
-        return self.log_density.users_ops
-
-    @property
-    def in_numba(self):
-        """Whether tasks can be in threads."""
-        return self.log_density.in_numba
+    def __getattr__(self, name):
+        """Have what the log-density has, as Workers ask for it."""
+        return getattr(self.__dict__["log_density"], name)
 
     def __getstate__(self):
         return {k: v for k, v in self.__dict__.items() if k != "turns"}
@@ -157,10 +138,7 @@ def _log_density(logp, x, seed):
 
 
 class Evaluating:
-    """Evaluates many points at once, wherever there are Workers; `n` counts them.
-
-    `rng` draws the seeds of estimates.
-    """
+    """Evaluates many points at once, wherever there are Workers; `n` counts them."""
 
     def __init__(self, density, cores, evaluators, rng):
         self._job, self._rng, self.n = density, rng, 0
@@ -215,7 +193,7 @@ class Evaluating:
         except Exception as error:  # not of the task itself
             self._workers.note_error(error)
             task.attempts += 1
-            if task.attempts == MOST_ATTEMPTS:
+            if task.attempts == MOST_DEATHS:
                 raise
             return self._workers.submit(*task.arguments)
         if isinstance(outcome, Failed):

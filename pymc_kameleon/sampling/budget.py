@@ -41,7 +41,7 @@ the log-density does not come along."""
 LARGEST_EXCESS = 2
 """Times as many draws as there are for sure, at most, as draws may take fewer evaluations."""
 
-LEAST_TUNING, LEAST_DRAWS = 2, 2
+LEAST_DRAWS = 2
 """Draws of tuning, and after it, below which nothing can be had."""
 
 SEARCH = 30
@@ -50,7 +50,7 @@ SEARCH = 30
 
 def check_not_tiny(most, chains, tune):
     """Raise a ValueError for evaluations that suffice with no step, before any is made."""
-    if most < (least := chains * (min(tune, LEAST_TUNING) + LEAST_DRAWS)):
+    if most < (least := chains * (min(tune, LEAST_DRAWS) + LEAST_DRAWS)):
         raise ValueError(
             f"max_evaluations is too small: it takes {grouped(least - most)} more, at least, for "
             f"{counted(chains, 'chain')} to begin. Allow more evaluations, or fewer chains."
@@ -90,7 +90,7 @@ class Budget:
         """
         most, per_draw = self.most - n_failed, self.chains * self._per_draw
         least_ways, looks = self._ways(0), self._looks(LEAST_DRAWS)
-        n_tune = min(self.tune, LEAST_TUNING)
+        n_tune = min(self.tune, LEAST_DRAWS)
         rest = self.chains * self._unforeseen + looks + (n_tune + LEAST_DRAWS) * per_draw
         if (lacking := self._bound(least_ways) + rest - most) > 0:
             raise ValueError(
@@ -102,7 +102,7 @@ class Budget:
         ways = self._ways(self._share_of_ways(most), most - rest - self.chains * self._beside_way)
         draws = min(self.draws, self.room(most))
         if self._settles_late:
-            tune = min(self.tune, LEAST_TUNING + int(self._share * most) // per_draw)
+            tune = min(self.tune, LEAST_DRAWS + int(self._share * most) // per_draw)
             return tune, draws, NOTHING_SETTLED, ways
         usual = [step.search.usual_evaluations(SEARCH, FOLLOWING)[0] for step in self.steps]
         usual = sum(sum(map(min, own, usual)) for own in ways)
@@ -218,7 +218,7 @@ class Budget:
         per_draw = n_going * self._per_draw
         rest = n_going * self._unforeseen + self._looks(LEAST_DRAWS) + LEAST_DRAWS * per_draw
         n = 1 + min(int(self._share * left), left - rest) // per_draw
-        return min(self.tune, max(LEAST_TUNING, n))
+        return min(self.tune, max(LEAST_DRAWS, n))
 
     def draws_to_the_end(self, states, going, tune):
         """Return for how many draws after tuning all that is left suffices, those made too.
@@ -263,11 +263,7 @@ def with_lengths(steps, state, tune, draws):
 
 
 def evaluations_left(prepared, computed):
-    """Return the evaluations that a run may make yet, None if they are not limited.
-
-    Raises a ValueError if it would make others. `computed` are groups that PyMC computes at its
-    end.
-    """
+    """Return the evaluations that a run may make yet, None if they are not limited."""
     job, budget = prepared.job, Budget.of(prepared.job, prepared.settings)
     if budget is None:
         return None
@@ -293,10 +289,8 @@ def evaluations_left(prepared, computed):
 def say_what_evaluations_bear(settings):
     """Log how many draws there will be."""
     _log.info(
-        "%s evaluations allow %s draws of tuning and at least %s draws after it in each chain.",
-        grouped(settings.max_evaluations),
-        grouped(settings.tune),
-        grouped(settings.draws),
+        f"{grouped(settings.max_evaluations)} evaluations allow {grouped(settings.tune)} draws of "
+        f"tuning and at least {grouped(settings.draws)} draws after it in each chain."
     )
 
 

@@ -16,6 +16,7 @@ from arviz_stats.base import array_stats
 from scipy.stats import norm
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
+from pymc_kameleon.analysis.identity import LEAST_ESS
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.functions import has_gradient
@@ -41,9 +42,6 @@ from pymc_kameleon.step.options import checked_integer
 from pymc_kameleon.step.unbound import UnboundStep
 
 _log = logging.getLogger("pymc_kameleon")
-
-LEAST_ESS = 100
-"""ESS below which a step has not converged."""
 
 BY_CHANCE = 1e-3
 """How often steps that are right may be told to disagree."""
@@ -159,7 +157,7 @@ def compare_samplers(
     }
     results, rows = _Results(), {}
     for i, (label, step) in enumerate(steps.items()):
-        _log.info("Comparing samplers, %d of %d: %s", i + 1, len(steps), label)
+        _log.info(f"Comparing samplers, {i + 1} of {len(steps)}: {label}")
         rows[label] = {"ok": False, "where": ""}
         with _captured() as said, model:
             try:
@@ -296,10 +294,7 @@ def _all_moved(methods, model):
 
 
 def _evaluations(tree, methods, model):
-    """Return evaluations of the log-density by all chains, with tuning; NaN if not known.
-
-    `methods` are empty for NUTS. Discrete variables are moved by other steps, or one by one.
-    """
+    """Return evaluations of the log-density by all chains, with tuning; NaN if not known."""
     if model.discrete_value_vars or (methods and not _all_moved(methods, model)):
         return np.nan
     groups = [tree[name] for name in (WARMUP_STATS, "sample_stats") if name in tree]
@@ -337,10 +332,7 @@ def _captured():
 
 
 def _found_afterwards(tree, model):
-    """Return divergences and the like, and modes whose weights the chains do not tell.
-
-    R-hat and ESS are in the table.
-    """
+    """Return divergences and the like, and modes whose weights the chains do not tell."""
     found = run_convergence_checks(tree, model)
     said = [w.message for w in found if w.level == "warning" or w.kind is WarningType.DIVERGENCES]
     names = [rv.name for rv in model.free_RVs if tree["posterior"][rv.name].dtype.kind == "f"]

@@ -7,13 +7,7 @@ from contextlib import contextmanager
 
 
 class CtrlC:
-    """Calls `stop` on Ctrl-C, where KeyboardInterrupt could come at any point.
-
-    Attributes
-    ----------
-    may_raise : bool
-        Whether the second one raises KeyboardInterrupt.
-    """
+    """Calls `stop` on Ctrl-C, where KeyboardInterrupt could come at any point."""
 
     def __init__(self, stop):
         self._stop, self.may_raise = stop, False

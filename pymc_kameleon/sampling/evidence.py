@@ -11,6 +11,7 @@ from pymc_kameleon.analysis.evidence.comparison import (
     table_of,
 )
 from pymc_kameleon.analysis.evidence.draws import EvidenceDraws, say_what_counts
+from pymc_kameleon.analysis.evidence.estimate import LEAST_PILOT
 from pymc_kameleon.analysis.evidence.result import Evidence
 from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.result.opening import opened
@@ -20,9 +21,9 @@ from pymc_kameleon.step.options import checked_integer
 
 _log = logging.getLogger("pymc_kameleon")
 
-WITH_SURROGATE, MOST_NEW, LEAST_NEW = 200, 4000, 50
+WITH_SURROGATE, MOST_NEW = 200, 4000
 """New points by default, if evaluations are expensive; and of others, which are as many as draws,
-at most; and at least, if somebody says how many."""
+at most."""
 
 
 def evidence(dt, model=None, n_evaluations=None, random_seed=None, *, cores=None, executor=None):
@@ -79,7 +80,7 @@ def evidence(dt, model=None, n_evaluations=None, random_seed=None, *, cores=None
     if cores is not None:
         checked_integer("cores", cores, at_least=1)
     if n_evaluations is not None:
-        checked_integer("n_evaluations", n_evaluations, at_least=LEAST_NEW)
+        checked_integer("n_evaluations", n_evaluations, at_least=LEAST_PILOT)
     dt = opened(dt, model)
     draws = EvidenceDraws(dt, model)
     say_what_counts(draws.model, draws.restricted)

@@ -8,9 +8,10 @@ import pymc as pm
 import xarray as xr
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
+from pymc_kameleon.analysis.identity import HIGH_RHAT
 
-FIRST_LOOK, LOOK_GROWTH, LARGEST_RHAT = 100, 1.2, 1.01
-"""Draws of each chain at the first look at `target_ess`, their growth, and R-hat at most."""
+FIRST_LOOK, LOOK_GROWTH = 100, 1.2
+"""Draws of each chain at the first look at `target_ess`, and their growth."""
 
 
 @dataclass
@@ -53,5 +54,5 @@ class EssTarget:
         lack = np.maximum(0, 1 - np.nan_to_num(np.minimum(*ess)) / self._target_ess)
         if len(values) > 1:
             rhat = np.asarray(pm.stats.rhat(draws))
-            lack = np.where(rhat <= LARGEST_RHAT, lack, np.maximum(lack, 1e-9))
+            lack = np.where(rhat <= HIGH_RHAT, lack, np.maximum(lack, 1e-9))
         return lack

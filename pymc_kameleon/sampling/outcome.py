@@ -72,7 +72,7 @@ class Finish:
                 try:
                     task()
                 except Exception:  # a finished run is worth more than what is said about it
-                    _log.exception("The %s failed; the draws are returned.", name)
+                    _log.exception(f"The {name} failed; the draws are returned.")
 
     def _check_convergence(self, tree):
         if (numbers := superchains_of(tree["posterior"].to_dataset())) is not None:
@@ -101,11 +101,9 @@ class Finish:
         if said:
             value, what = max(said)
             _log.warning(
-                "The chains have not come to the same distribution: %s is %.2f, more than so few "
-                "draws would give. Allow more evaluations, or fewer chains: chains=4 with the "
-                "same max_concurrent has longer ones.",
-                what,
-                value,
+                f"The chains have not come to the same distribution: {what} is {value:.2f}, more "
+                "than so few draws would give. Allow more evaluations, or fewer chains: chains=4 "
+                "with the same max_concurrent has longer ones."
             )
             self._say_what_may_help(tree)
 
@@ -134,11 +132,11 @@ def say_how_it_ended(why, until_enough, chains, length, left, how_to_go_on):
         verb = "is" if len(left) == 1 else "are"
         how += f" {shorter} {verb} shorter: what was made there is kept for that."
     if why in EARLY_ENDS:
-        _log.warning("%s. The result has %s; %s", EARLY_ENDS[why], what, how)
+        _log.warning(f"{EARLY_ENDS[why]}. The result has {what}; {how}")
     elif why == "target_ess":
-        _log.info("%s are enough.", made)
+        _log.info(f"{made} are enough.")
     elif until_enough:
-        _log.warning("%s are not enough; %s", made, how)
+        _log.warning(f"{made} are not enough; {how}")
 
 
 def check_gradients(tree, job):
@@ -150,10 +148,7 @@ def check_gradients(tree, job):
 
 
 def say_what_was_done(ended, seconds):
-    """Log the warnings of chains at their end, each once, and how long sampling took.
-
-    `ended` has each Chain with its steps. The chain's `given_warnings` are not repeated.
-    """
+    """Log the warnings of chains at their end, each once, and how long sampling took."""
     said = defaultdict(list)
     for chain, steps in ended:
         for i, step in enumerate(steps):

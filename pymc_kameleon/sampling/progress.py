@@ -21,6 +21,7 @@ from pymc_kameleon.model.pymc_internals import (
     in_marimo_notebook,
     natural_name,
 )
+from pymc_kameleon.sampling.workers import POLL_INTERVAL
 from pymc_kameleon.step.draw_costs import SLOW_LOGP, most_evaluations
 from pymc_kameleon.step.job import NO_SEARCH, SearchSoFar
 from pymc_kameleon.step.messages import grouped, in_words
@@ -38,9 +39,6 @@ PROGRESSBAR_OPTIONS = {
     "stats+combined": (True, True),
 }
 """Values of `progressbar`: whether chains share a bar, and whether steps' statistics are shown."""
-
-REDRAW_INTERVAL = 0.1
-"""Seconds between two pictures."""
 
 FIRST_LINE, LINE_INTERVAL = 10, 60
 """Seconds until the first line in the log, and between two."""
@@ -220,7 +218,9 @@ class Progress:
             display, self._display = self._display, NoDisplay()
             with suppress(Exception):  # it may have left the terminal in disorder
                 display.stop()
-            _log.warning("The progress bar failed (%r) and is turned off. Sampling goes on.", error)
+            _log.warning(
+                f"The progress bar failed ({error!r}) and is turned off. Sampling goes on."
+            )
 
     # ---- what displays show ---------------------------------------------------------------------
 
@@ -308,7 +308,7 @@ class Terminal:
             return
         if self._moves:
             self._live.refresh()
-            self._due = now + REDRAW_INTERVAL
+            self._due = now + POLL_INTERVAL
         else:
             _log.info(self._progress.in_a_line())
             self._due = now + LINE_INTERVAL

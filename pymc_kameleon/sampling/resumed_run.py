@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.model.black_box_calls import taking_notes
+from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
 from pymc_kameleon.result.state import DATA_CHANGED, Saved, evaluations_made, unpack
 from pymc_kameleon.result.steps import check_same_step, rebuilt_step
@@ -15,7 +16,7 @@ from pymc_kameleon.result.store import locked, saved_store
 from pymc_kameleon.samplers.choice import check_whole
 from pymc_kameleon.sampling.budget import (
     ALL_SETTLED,
-    LEAST_TUNING,
+    LEAST_DRAWS,
     NOTHING_SETTLED,
     TUNING_SETTLED,
     Budget,
@@ -122,10 +123,7 @@ class ResumedRun:
         return settings
 
     def _check_left(self, before):
-        """Raise a ValueError if a draw of each chain is asked for, for which nothing is left.
-
-        Here nothing has been evaluated yet, as it is where steps are made again.
-        """
+        """Raise a ValueError if a draw of each chain is asked for, for which nothing is left."""
         most, n = before.max_evaluations, len(self._saved.numbers)
         if self._evaluations is None and (self._asked is None or not most):
             return
@@ -156,7 +154,7 @@ class ResumedRun:
         settings = settings.but(most_draws=most)
         budget = Budget.of(job, settings)
         tuned = all(state.monitor.done >= tune for state in states)
-        least = tune if settled > NOTHING_SETTLED else min(tune, LEAST_TUNING)
+        least = tune if settled > NOTHING_SETTLED else min(tune, LEAST_DRAWS)
         affordable = budget.draws_to_the_end(states, states, least)
         if affordable <= before and not (asked is None and self._evaluations is None):
             raise _lacking(budget.left(states), len(states))
@@ -357,7 +355,7 @@ def _check_same_density(job, state):
     with taking_notes(state.point) as notes:
         now = step.log_density(q)
     state.noted = notes.at(state.point)
-    if np.isclose(now, before, rtol=1e-6, atol=1e-6):
+    if np.isclose(now, before, rtol=REPEATABLE, atol=REPEATABLE):
         return 1
     if now == step.log_density(q):
         raise ValueError(

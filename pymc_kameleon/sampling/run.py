@@ -7,11 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from pymc_kameleon.model.pymc_internals import (
-    Draw,
-    SamplingError,
-    quiet_logging,
-)
+from pymc_kameleon.model.evaluators import MOST_DEATHS
+from pymc_kameleon.model.pymc_internals import Draw, SamplingError, quiet_logging
 from pymc_kameleon.result.superchains import superchains
 from pymc_kameleon.result.tree import data_tree
 from pymc_kameleon.sampling.budget import (
@@ -35,6 +32,7 @@ from pymc_kameleon.sampling.outcome import (
     say_what_was_rejected,
 )
 from pymc_kameleon.sampling.worker_process import Failed
+from pymc_kameleon.sampling.workers import POLL_INTERVAL
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn, pass_pause
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
@@ -44,14 +42,8 @@ from pymc_kameleon.step.problems import given_warnings
 
 _log = logging.getLogger("pymc_kameleon")
 
-POLL_INTERVAL = 0.1
-"""Seconds between two looks at the chains."""
-
 RESERVED_BYTES = 10_000_000
 """Bytes that are kept for the result, should a likelihood take all others."""
-
-MOST_FAILURES = 3
-"""How often an advance is submitted again whose worker has died."""
 
 
 class Run:
@@ -481,9 +473,8 @@ class Run:
     def _disk_fails(self, error):
         if not self._disk_failed:
             _log.error(
-                "The store cannot be written (%s). Sampling stops; the result has what is in "
-                "memory, too.",
-                error,
+                f"The store cannot be written ({error}). Sampling stops; the result has what is in "
+                "memory, too."
             )
         self._disk_failed = True
         self._end("disk")
@@ -510,21 +501,16 @@ class Run:
     def _worker_died(self, chain, error):
         chain.failures += 1
         chain.shorten_advances()
-        if chain.failures <= MOST_FAILURES:
+        if chain.failures <= MOST_DEATHS:
             _log.warning(
-                "A worker of chain %s died (%r). Its last draws are made again.",
-                chain.number,
-                error,
+                f"A worker of chain {chain.number} died ({error!r}). Its last draws are made again."
             )
             return
         chain.lost = True
         _log.error(
-            "Chain %s is given up at draw %s, as %s workers died of it in a row (%r). Look for "
-            "parameter values at which the likelihood takes too much memory, or crashes.",
-            chain.number,
-            chain.done,
-            chain.failures,
-            error,
+            f"Chain {chain.number} is given up at draw {chain.done}, as {chain.failures} workers "
+            f"died of it in a row ({error!r}). Look for parameter values at which the likelihood "
+            "takes too much memory, or crashes."
         )
 
     def _fail(self, error):

@@ -6,8 +6,10 @@ import time
 import numpy as np
 
 from pymc_kameleon.model.black_boxes import names_of
+from pymc_kameleon.sampling.budget import SEARCH
 from pymc_kameleon.step.draw_costs import SLOW_LOGP, say_trials
 from pymc_kameleon.step.messages import counted, grouped, in_words, some
+from pymc_kameleon.step.warm_start.approach import FOLLOWING
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -48,19 +50,14 @@ def say_what_a_run_costs(
             f"{in_words(logp)}{arithmetic}"
         )
     if slow or seconds > LONG_RUN:
+        more = f", and about {grouped(scouted)} to find the posterior" if scouted else ""
+        more += f", {looks} to see whether it repeats itself" if looks else ""
         advice = any(step.steps_per_draw > 1 for step in steps)
         _log.info(
-            "%s × %s draws %s%s%s: about %s%s %s%s%s.",
-            counted(chains, "chain"),
-            grouped(draws_in_all),
-            ", and ".join(parts),
-            f", and about {grouped(scouted)} to find the posterior" if scouted else "",
-            f", {looks} to see whether it repeats itself" if looks else "",
-            in_words(seconds),
-            "" if exact else " at most",
-            _on_cores(cores, at_once, together),
-            _besides(steps),
-            f"; steps_per_draw=1 makes {grouped(least)}" if advice else "",
+            f"{counted(chains, 'chain')} × {grouped(draws_in_all)} draws {', and '.join(parts)}"
+            f"{more}: about {in_words(seconds)}{'' if exact else ' at most'} "
+            f"{_on_cores(cores, at_once, together)}{_besides(steps)}"
+            f"{f'; steps_per_draw=1 makes {grouped(least)}' if advice else ''}."
         )
 
 
@@ -79,13 +76,8 @@ def say_what_evaluations_cost(job, evaluations, chains, cores, together=False):
         elif cores is None:
             where = "with as many workers"
         _log.info(
-            "At most %s evaluations of %s, %s: %s %s%s.",
-            grouped(evaluations),
-            in_words(seconds),
-            how,
-            times,
-            where,
-            _besides(job.steps),
+            f"At most {grouped(evaluations)} evaluations of {in_words(seconds)}, {how}: {times} "
+            f"{where}{_besides(job.steps)}."
         )
 
 
@@ -94,17 +86,15 @@ def say_what_more_workers_do(job, chains, workers):
     alone = [op for op in job.users_ops if not getattr(op, "minds_turns", False)]
     if workers.evaluators.are_threads and alone:
         _log.warning(
-            "%s is called by one thread at a time, because Ops may keep things. Make a black box "
-            "of its function, by @pk.black_box, which several threads call at the same time; or "
-            "pass an executor of processes.",
-            names_of(alone),
+            f"{names_of(alone)} is called by one thread at a time, because Ops may keep things. "
+            "Make a black box of its function, by @pk.black_box, which several threads call at "
+            "the same time; or pass an executor of processes."
         )
     if job.at_once == 1 and all(step.search.follows for step in job.steps):
         _log.info(
-            "At most %d evaluations are under way at a time, and one while the first chain looks "
-            "for the posterior. If there are more workers, pass max_concurrent=64, for "
-            "example.",
-            chains,
+            f"At most {chains} evaluations are under way at a time, and one while the first chain "
+            "looks for the posterior. If there are more workers, pass max_concurrent=64, for "
+            "example."
         )
 
 
@@ -112,9 +102,9 @@ def say_what_at_once_is_for(job):
     """Tell that searches make one evaluation after another, where they do."""
     if job.at_once > 1 and not any(step.search.follows for step in job.steps):
         _log.info(
-            "max_concurrent sets the number of chains, and nothing else: with %s each chain "
-            "looks for the posterior alone.",
-            some([type(step).__name__ for step in job.steps]),
+            "max_concurrent sets the number of chains, and nothing else: with "
+            f"{some([type(step).__name__ for step in job.steps])} each chain looks for the "
+            "posterior alone."
         )
 
 
@@ -139,27 +129,18 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
     say_trials(job.steps, n_checks)
     for box, names in job.outputs.own_calls.items():
         _log.info(
-            "The log-density does not take %s from %s. So this is called once more for each of at "
-            "most %s draws, and was once before; n_logp does not count this. Leave out what you do "
-            "not need by var_names.",
-            ", ".join(names),
-            box,
-            grouped(draws),
+            f"The log-density does not take {', '.join(names)} from {box}. So this is called once "
+            f"more for each of at most {grouped(draws)} draws, and was once before; n_logp does "
+            "not count this. Leave out what you do not need by var_names."
         )
     for box in job.outputs.looped:
         _log.info(
-            "%s is called in a loop of PyTensor, and so again for each of %s draws; "
-            "n_logp does not count this.",
-            box,
-            grouped(draws),
+            f"{box} is called in a loop of PyTensor, and so again for each of {grouped(draws)} "
+            "draws; n_logp does not count this."
         )
     for group in likelihood:
-        _log.info("PyMC evaluates the model at each of %s draws for %s.", grouped(draws), group)
+        _log.info(f"PyMC evaluates the model at each of {grouped(draws)} draws for {group}.")
 
-
-WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS = 30, 10
-"""Times d: evaluations by which a chain finds the posterior, about; at most twice as many. And by
-which it follows another one: 1 to 2 where the log-density is nearly quadratic, else 10 to 20."""
 
 SLOWEST, SLOWEST_LOGP = 0.01, 0.1
 """Seconds of a transition by itself, at most; and of an evaluation, if that is to be measured."""
@@ -167,7 +148,7 @@ SLOWEST, SLOWEST_LOGP = 0.01, 0.1
 
 def _evaluations_before_draws(step, scouting, pools):
     """Return the evaluations of a chain for which the others wait, and those of all together."""
-    whole, short = step.search.usual_evaluations(WARM_START_EVALUATIONS, FOLLOWING_EVALUATIONS)
+    whole, short = step.search.usual_evaluations(SEARCH, FOLLOWING)
     if not (scouting and step.search.exists):
         return 0, 0
     if step.search.follows and step.pool_tuning and pools:

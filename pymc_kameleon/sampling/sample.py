@@ -223,9 +223,8 @@ def sample(
             if evaluators and max_concurrent is None and follow and (n := evaluators.size) > 1:
                 max_concurrent = n
                 _log.info(
-                    "max_concurrent=%d, because the executor has so many workers. Pass it to have "
-                    "the same draws with others.",
-                    n,
+                    f"max_concurrent={n}, because the executor has so many workers. Pass it to "
+                    "have the same draws with others."
                 )
             is_open = target_ess is not None or max_evaluations is not None
             most = MOST_DRAWS if is_open else DEFAULT_DRAWS
@@ -361,10 +360,7 @@ def _run_of(
     quiet,
     compute_convergence_checks,
 ):
-    """Return the Run that goes on from an origin, and tell what it will do and cost.
-
-    `store` is the path of a new store, `place` from where the run can be resumed.
-    """
+    """Return the Run that goes on from an origin, and tell what it will do and cost."""
     prepared = prepare(origin, store)
     try:
         job, all_chains = prepared.job, prepared.chains

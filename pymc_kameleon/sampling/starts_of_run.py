@@ -8,7 +8,6 @@ from inspect import signature
 import numpy as np
 import pymc as pm
 import xarray as xr
-from arviz_base import convert_to_dataset
 from pytensor.graph import Variable
 
 from pymc_kameleon.model.entry_points import black_box_ops_silent
@@ -21,7 +20,7 @@ from pymc_kameleon.model.starts import (
     starts_from_draws,
     starts_from_prior,
 )
-from pymc_kameleon.result.opening import opened
+from pymc_kameleon.result.opening import draws_in, opened
 from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, approach
 
 _log = logging.getLogger("pymc_kameleon")
@@ -54,7 +53,7 @@ def starts(job, seeds, initvals, most=None, n_looked_at=None):
         mode = _mode(job, np.random.default_rng(seeds[0]).spawn(1)[0])
         return _finite_points(job, seeds, "map", jittered(model, mode), n=n_looked_at)
     if _is_result(initvals):
-        initvals = starts_from_draws(_posterior(initvals), model, len(seeds))
+        initvals = starts_from_draws(draws_in(opened(initvals), "start from"), model, len(seeds))
     points = _as_told(steps, seeds, _known(initvals, model))
     return [(point, _not_looked_at(job)) for point in points]
 
@@ -76,10 +75,7 @@ def _not_looked_at(job):
 
 
 class Density:
-    """The log-density at points that are values by name: -inf outside the region of any step.
-
-    `where` tells the place of an exception. `failures` are what the rejected evaluations did.
-    """
+    """The log-density at points that are values by name: -inf outside the region of any step."""
 
     def __init__(self, job, most=None):
         self._steps, self._layout, self.where = job.copies(), job.steps[0].layout, ""
@@ -179,16 +175,13 @@ def _found_by_search(job, rng, reason):
     start = layout.raveled(finite_point(jittered(model), logp, rng, "jitter", model))
     budget = WARM_START_BUDGET * start.size
     _log.info(
-        'initvals="map": looking for the mode by at most %d evaluations of the log-density, before '
-        "those of the chains. %s",
-        budget,
-        reason,
+        f'initvals="map": looking for the mode by at most {budget} evaluations of the '
+        f"log-density, before those of the chains. {reason}"
     )
     found = approach(lambda q: logp(_named(layout, q)), start, rng, budget)
     _log.info(
-        "The mode was found by %d evaluations: the log-density is %.4g there.",
-        sum(n for n, _ in logp.take_evaluated()),
-        found.logp,
+        f"The mode was found by {sum(n for n, _ in logp.take_evaluated())} evaluations: the "
+        f"log-density is {found.logp:.4g} there."
     )
     return _named(layout, found.x)
 
@@ -208,21 +201,6 @@ def _is_result(initvals):
     return isinstance(initvals, xr.DataTree | xr.Dataset | os.PathLike)
 
 
-def _posterior(dt):
-    """Return the draws of a result, a Dataset; raise a ValueError if there are none."""
-    dt = opened(dt)
-    if isinstance(dt, xr.DataTree) and not dt.children:  # a group, which need not be posterior
-        dt = dt.to_dataset()
-    elif isinstance(dt, xr.DataTree) and "posterior" not in dt.children:
-        raise ValueError("initvals has no draws to start from: it lacks the group posterior.")
-    posterior = convert_to_dataset(dt, group="posterior")
-    if not all(posterior.sizes.get(dim, 0) > 0 for dim in ("chain", "draw")):
-        raise ValueError(
-            f"initvals has no draws to start from: it has the dimensions {dict(posterior.sizes)}."
-        )
-    return posterior
-
-
 # ---- values -------------------------------------------------------------------------------------
 
 
@@ -240,10 +218,7 @@ def _as_told(steps, seeds, initvals):
 
 
 def _known(initvals, model):
-    """Return initial values without deterministics, which follow from the others.
-
-    Raises a ValueError if they are not by name, or not of the model's variables.
-    """
+    """Return initial values without deterministics, which follow from the others."""
     every = [initvals] if isinstance(initvals, dict) else initvals
     if not isinstance(every, list | tuple) or any(not isinstance(d or {}, dict) for d in every):
         words = " or ".join(f'"{word}"' for word in WORDS)

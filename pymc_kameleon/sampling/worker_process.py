@@ -67,10 +67,7 @@ def do_task(job, function, *arguments):
 
 
 class Failed:
-    """An exception that a task raised, as opposed to the death of its worker.
-
-    The cause of the `error` is its traceback, if it comes from another process.
-    """
+    """An exception that a task raised, as opposed to the death of its worker."""
 
     def __init__(self, error):
         self.error = error

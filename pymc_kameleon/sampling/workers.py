@@ -47,6 +47,9 @@ SLOW_CALL = 0.005
 """Seconds of a call from which it is sent alone to a process, which costs about 0.9 ms. From there
 on two processes that make calls are as fast as two that have chains: 1.96 times one, with 20 ms."""
 
+POLL_INTERVAL = 0.1
+"""Seconds between two looks at what is done, and between two pictures of a bar."""
+
 DEATH_WAIT = 2.0
 """Seconds in which a pool should see that one of its processes has died."""
 
@@ -61,13 +64,7 @@ def default_cores():
 
 @contextmanager
 def evaluators_of(executor):
-    """Yield the Evaluators of an executor as a user passes it, None without one.
-
-    Raises
-    ------
-    ValueError
-        For what is no executor.
-    """
+    """Yield the Evaluators of an executor as a user passes it, None without one."""
     if executor is None:
         yield None
         return
@@ -139,25 +136,11 @@ class OneByOne(Executor):
 class Workers:
     """Where the tasks of a run are done: in this thread, in threads, or in processes of ours.
 
-    Parameters
-    ----------
-    job : Job
-    most : int
-        Tasks that there may be at a time.
-    cores : int, optional
-        How many to do at a time if they call black boxes themselves. By default one per processor,
-        at most 4, or all where their calls are made in one.
-    evaluators : Evaluators, optional
-        What calls black boxes instead.
-
-    Attributes
-    ----------
-    at_once : int
-        Tasks to submit at a time.
-    seconds : float
-        How long one should take.
-    gathers : bool
-        Whether tasks are done in threads, whose calls of batched black boxes are made in one.
+    `most` tasks may be done at a time. Of those that call black boxes themselves these are as many
+    as `cores`, by default one per processor, at most 4, or all where their calls are made in one;
+    `evaluators` call black boxes instead. There should be `at_once` tasks, of so many `seconds`
+    each. If it `gathers`, they are done in threads, whose calls of batched black boxes are made in
+    one.
     """
 
     def __init__(self, job, most, cores=None, evaluators=None):
@@ -175,7 +158,7 @@ class Workers:
         if evaluators is not None:
             self.at_once = most if job.in_numba else 1
             if cores is not None:
-                _log.info("cores=%s is not used: the executor has its own workers.", cores)
+                _log.info(f"cores={cores} is not used: the executor has its own workers.")
         elif job.holds_gil and not self.gathers:
             self._choose_processes(most)
         self.seconds = SECONDS_IN_PROCESSES if self._in_processes else SECONDS_IN_THREADS

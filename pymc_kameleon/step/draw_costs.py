@@ -64,10 +64,6 @@ def say_what_a_draw_costs(step):
     if seconds > SLOW_LOGP:
         advice = " With steps_per_draw=1 draws are cheaper, and more correlated." * (n > 1)
         _log.info(
-            "One logp evaluation takes %s, a draw of %s %s (steps_per_draw=%d).%s",
-            in_words(seconds),
-            type(step).__name__,
-            in_words(seconds * n * step._largest_n_logp()),
-            n,
-            advice,
+            f"One logp evaluation takes {in_words(seconds)}, a draw of {type(step).__name__} "
+            f"{in_words(seconds * n * step._largest_n_logp())} (steps_per_draw={n}).{advice}"
         )

@@ -5,10 +5,9 @@ import time
 from contextlib import contextmanager
 from threading import Timer
 
-_log = logging.getLogger("pymc_kameleon")
+from pymc_kameleon.model.layout import MOST_IN_WORDS
 
-MOST_NAMED = 8
-"""Chains whose numbers are all listed, at most."""
+_log = logging.getLogger("pymc_kameleon")
 
 
 @contextmanager
@@ -18,7 +17,7 @@ def say_if_compiling(what, seconds=0.5):
 
     def say():
         said.append(True)
-        _log.info("Compiling %s, once per machine and version …", what)
+        _log.info(f"Compiling {what}, once per machine and version …")
 
     timer = Timer(seconds, say)
     timer.start()
@@ -28,13 +27,13 @@ def say_if_compiling(what, seconds=0.5):
         timer.cancel()
         timer.join()
     if said:
-        _log.info("… compiling %s done in %s.", what, in_words(time.perf_counter() - start))
+        _log.info(f"… compiling {what} done in {in_words(time.perf_counter() - start)}.")
 
 
 def say_each_once(notes):
     """Log what is not empty of these, each once."""
     for note in dict.fromkeys(filter(None, notes)):
-        _log.info("%s", note)
+        _log.info(note)
 
 
 def in_words(seconds):
@@ -63,7 +62,7 @@ def counted(n, what):
 
 def chains_named(numbers, n):
     """Name some of n chains by their numbers; of many the first three."""
-    if len(numbers) > MOST_NAMED:
+    if len(numbers) > MOST_IN_WORDS:
         which = f"{len(numbers)} of {n}" if len(numbers) < n else f"all {n}"
         return f"{which} chains ({', '.join(map(str, numbers[:3]))}, …)"
     return f"chain{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"

@@ -223,9 +223,7 @@ def test_a_warp_makes_a_funnel_and_a_banana_normal():
     u, log_det = warp.to(x)
     np.testing.assert_allclose(np.cov(u.T), np.eye(4), atol=0.2)
     assert np.mean(u**4, axis=0).max() < 4
-    back, log_det_back = warp.back(u)
-    np.testing.assert_allclose(back, x)
-    np.testing.assert_allclose(log_det_back, -log_det)
+    np.testing.assert_allclose(warp.back(u), x)
     steps = 1e-5 * np.eye(4)
     jacobian = [(warp.to(x[:1] + step)[0] - warp.to(x[:1] - step)[0])[0] / 2e-5 for step in steps]
     assert np.linalg.slogdet(jacobian)[1] == pytest.approx(log_det[0], abs=1e-4)

@@ -116,7 +116,7 @@ def test_transformed_names_will_do(step, draws):
         (lambda d: d.sel(city=["A"]), r"draws of a for city \['A'\]"),
         (lambda d: d.isel(city=0), r"start of a has shape \(\), not \(2,\)"),
         (lambda d: d.isel(draw=slice(0)), "no draws to start from"),
-        (lambda d: d.isel(chain=0), "no draws to start from"),
+        (lambda d: d.isel(chain=0), "need the dimensions chain and draw"),
         (lambda d: xr.DataTree.from_dict({"prior": d}), "lacks the group posterior"),
     ],
 )

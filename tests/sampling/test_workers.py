@@ -517,7 +517,7 @@ class Loses(ThreadPoolExecutor):
 def test_a_chain_that_was_given_up_learns_later(herd, calls, monkeypatch):
     """Alone, as the others have gone on; it does not wait for them for ever."""
     with monkeypatch.context() as patch:
-        patch.setattr(run, "MOST_FAILURES", 0)
+        patch.setattr(run, "MOST_DEATHS", 0)
         patch.setattr(sampling_workers, "ThreadPoolExecutor", Loses)
         rest = sample(herd, chains=3, tune=40, cores=2)
     assert rest["posterior"]["chain"].values.tolist() == [0, 2]

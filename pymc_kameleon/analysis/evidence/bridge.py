@@ -25,9 +25,6 @@ UNSEEN = 0.5
 UNEQUAL = 0.1, 0.9
 """Shares of p that are compared. More unequal ones would let single draws decide."""
 
-ROUNDING = 1e-12
-"""Variance of log Z below which it is rounding."""
-
 
 class Bridge(NamedTuple):
     """What a bridge has found."""
@@ -74,7 +71,7 @@ def contradiction(at_p, at_g):
             all_of.append(own / own.mean())  # what draws add to log Z
     differences = of_p[1] - of_p[0], of_g[1] - of_g[0]
     variance = _variance_and_ess(differences[0])[0] + differences[1].var() / len(at_g)
-    return float(log_z[1] - log_z[0]), float(np.sqrt(max(variance, ROUNDING)))
+    return float(log_z[1] - log_z[0]), float(np.sqrt(max(variance, np.finfo(float).eps)))
 
 
 def _slope(control, values):

@@ -6,13 +6,14 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.analysis.unconstrained_draws import (
     NotMapped,
     on_unconstrained_scale,
     variables_lacking,
 )
 from pymc_kameleon.model.layout import Layout, split_name
-from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC
+from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC, REPEATABLE
 from pymc_kameleon.model.pymc_internals import (
     CircularTransform,
     FlatRV,
@@ -32,17 +33,14 @@ from pymc_kameleon.step.messages import some
 
 _log = logging.getLogger("pymc_kameleon")
 
-LEAST_DRAWS, LEAST_OF_CHAIN = 100, 8
-"""Draws of all chains, and of each, below which nothing is told: four of a half have an ESS."""
+LEAST_OF_CHAIN = 8
+"""Draws of each chain below which nothing is told: four of a half have an ESS."""
 
 CHECKED = 3
 """Draws at which the model is compared with the one that was sampled."""
 
 TURN = 2 * np.pi
 """After which an angle has all its values again."""
-
-OF_SIZE, ROUNDING = 1e-6, 1e-6
-"""By how much a log-density may differ from what the result says, relative and absolute."""
 
 
 class EvidenceDraws:
@@ -121,10 +119,10 @@ class EvidenceDraws:
     def check(self, at, logp):
         """Raise a ValueError unless log-densities at some draws, by flat numbers, are as known."""
         known = self.logp.ravel()[at]
-        if np.allclose(logp, -known, OF_SIZE, ROUNDING):  # NumPyro's potential energy
+        if np.allclose(logp, -known, REPEATABLE, REPEATABLE):  # NumPyro's potential energy
             self.logp = -self.logp
             return
-        if not np.allclose(logp, known, OF_SIZE, ROUNDING):
+        if not np.allclose(logp, known, REPEATABLE, REPEATABLE):
             worst = np.argmax(np.abs(logp - known))
             raise ValueError(
                 "This is not the model that was sampled, or its data have changed: at a draw where "
@@ -218,26 +216,24 @@ def say_what_counts(model, restricted):
     """Log what the evidence depends on besides priors and data, as regions by variable."""
     if restricted:
         _log.warning(
-            "The evidence counts %s only in the region that the step was restricted to, and the "
-            "prior is not made larger there for it. Bounds in the prior do that.",
-            some([*restricted]),
+            f"The evidence counts {some([*restricted])} only in the region that the step was "
+            "restricted to, and the prior is not made larger there for it. Bounds in the prior do "
+            "that."
         )
     if flat := _flat(model):
         _log.warning(
-            "%s is flat, which is no prior: unless potentials make it one, the evidence has an "
-            "arbitrary constant.",
-            some(flat),
+            f"{some(flat)} is flat, which is no prior: unless potentials make it one, the evidence "
+            "has an arbitrary constant."
         )
     if scaled := _names_of(model.observed_RVs, MinibatchRandomVariable):
         _log.warning(
-            "The log-likelihood of %s is scaled by total_size, so that this is not the evidence of "
-            "data that were observed.",
-            some(scaled),
+            f"The log-likelihood of {some(scaled)} is scaled by total_size, so that this is not "
+            "the evidence of data that were observed."
         )
     if potentials := [own.name for own in model.potentials]:
         _log.info(
-            "The evidence counts %s as it is: the constants of a potential count, too.",
-            some(potentials),
+            f"The evidence counts {some(potentials)} as it is: the constants of a potential count, "
+            "too."
         )
 
 

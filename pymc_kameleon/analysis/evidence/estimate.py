@@ -33,11 +33,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(x, f, parameters, evaluate, n, rng):
-    """Return an Estimate of log ∫ exp f, by draws x (chains, draws, d) and f there.
-
-    `parameters` are those of each chain's frozen surrogate, or None; `evaluate` gives f at n
-    points.
-    """
+    """Return an Estimate of log ∫ exp f, by draws x (chains, draws, d) and f there."""
     if parameters is not None:
         proposal = proposals.of_surrogates(parameters, x.reshape(-1, x.shape[2]), rng)
         return _bridged(proposal, x, f, evaluate, n, rng)

@@ -15,8 +15,8 @@ Source: Ionides, "Truncated importance sampling", Journal of Computational and G
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from pymc_kameleon.analysis.evidence.reference import reference_of
-from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp, WarpedT
+from pymc_kameleon.analysis.evidence.reference import N_SEEN, Reference, reference_of
+from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp, Warped
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.core.arrays import allocate
@@ -31,8 +31,8 @@ FIRST_POINTS, MOST_POINTS, GOOD_ERROR, LARGEST_ERROR = 128, 2048, 2e-3, 0.02
 """Points of each set, and t density, by which Z_s is found, to begin with and at most, until the
 error of its logarithm is this. A surrogate whose Z_s is not known to two per cent is not used."""
 
-N_OF_SURROGATE, RUNS = 600, 4
-"""Draws of s that make its reference and its cover, and inner chains of each."""
+RUNS = 4
+"""Inner chains of each draw that makes a reference, if it is of s."""
 
 MOST_AT_A_TIME = 100_000
 """Points of a reference from which draws of s are taken, at a time: megabytes."""
@@ -40,10 +40,7 @@ MOST_AT_A_TIME = 100_000
 COVERED = 0.5
 """Share of a cover, if it is s."""
 
-SEEN = 400
-"""Draws that make a reference if a proposal has learned: of those it has, and of new points."""
-
-SHARES = 0.1, 0.2, 0.4, 0.6, 0.8, 0.9
+SHARES = 0.1, 0.3, 0.6, 0.9
 """Shares of a cover in a proposal, which covers what the surrogate takes for less than it is."""
 
 NU = 8.0
@@ -124,7 +121,7 @@ class Component:
         """Return n independent draws (n, d)."""
         n_cover = self._rng.binomial(n, self.share)
         u = np.concatenate([self.cover.draws(n_cover), self._of_s(n - n_cover)])
-        return self._warp.back(u)[0]
+        return self._warp.back(u)
 
     def _of_s(self, n):
         """Return n draws of s (n, d): those of the reference that are accepted by their weights."""
@@ -143,8 +140,8 @@ class Component:
         u, log_det = self._warp.to(x)
         parts, f = self._logs_of_parts(u), f - log_det
         share = max(SHARES, key=lambda share: w @ _mixed(parts, share))
-        resampled = u[self._rng.choice(len(u), SEEN, p=w / w.sum())]  # the surrogate may go there
-        seen = np.concatenate([evenly(self._seen, SEEN), resampled])
+        resampled = u[self._rng.choice(len(u), N_SEEN, p=w / w.sum())]  # the surrogate may go there
+        seen = np.concatenate([evenly(self._seen, N_SEEN), resampled])
         u, f = np.concatenate([self._u, u]), np.concatenate([self._f, f])
         p = self.parameters
         surrogate = _surrogate(u, f, p.mean, np.tril(p.factor), p.surrogate.nu[0], self._rng)
@@ -213,10 +210,11 @@ def of_surrogates(parameters, draws, rng):
 
 def _of_surrogate(own, draws, rng):
     """Return the Component of a frozen surrogate, by draws of it that chains from draws make."""
-    x = draws[rng.integers(len(draws), size=N_OF_SURROGATE)]
+    x = draws[rng.integers(len(draws), size=N_SEEN)]
     for _ in range(RUNS):
         x = new_ends(own, x, rng)
-    cover = WarpedT(Warp(x), x.shape[1], own.surrogate.nu[0], rng)
+    one = Reference(np.zeros_like(x[:1]), np.eye(x.shape[1])[None], own.surrogate.nu[0], rng)
+    cover = Warped(Warp(x), one)
     return Component(Unwarped(), own, cover, x, *_fitted_to(own), rng)
 
 

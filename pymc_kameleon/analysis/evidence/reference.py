@@ -11,8 +11,8 @@ from pymc_kameleon.samplers.surrogate.moves import LEAST_PROBABILITY, SETS
 
 POINTS_AT_A_TIME = 1000
 
-GROUPS, MOST_GROUPED = 15, 900
-"""Groups of near draws, each of which has a t density; and draws that they are found from."""
+GROUPS, N_SEEN = 15, 500
+"""Groups of near draws, each of which has a t density; and draws that these are found from."""
 
 
 class Reference:
@@ -61,7 +61,7 @@ class Reference:
 
 def reference_of(mean, factor, nu, draws, rng):
     """Return the Reference of a t density, and of what draws (n, d) tell in groups."""
-    some = evenly(draws, MOST_GROUPED)
+    some = evenly(draws, N_SEEN)
     u = whitened(some, mean, factor)
     rows = [own for own in near_groups(u, np.arange(len(u)), GROUPS) if len(own) > 1]
     groups = [u[own] for own in rows]

@@ -9,12 +9,12 @@ from scipy.special import expit
 
 from pymc_kameleon.analysis.identity import limits_of_r_hat
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
-from pymc_kameleon.analysis.trust import HIGH_RHAT
+from pymc_kameleon.analysis.trust import FEW_EVENTS, HIGH_RHAT
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
 from pymc_kameleon.step.messages import counted, grouped
 
-LEAST_OVERLAP, LEAST_ESS, LARGE_ERROR = 0.25, 20, 1.0
-"""Overlap, independent draws and standard error beyond which there is no number."""
+LEAST_OVERLAP, LARGE_ERROR = 0.25, 1.0
+"""Overlap and standard error beyond which there is no number."""
 
 POOR_OVERLAP, POOR_ESS = 0.5, 50
 """Overlap and independent draws below which there is a warning."""
@@ -94,7 +94,7 @@ def overlap_of_noise(variance):
 
 def checked(found, draws, contradiction=0.0):
     """Return an Evidence with what speaks against it; without a number if nothing is known."""
-    low, few = found.overlap < LEAST_OVERLAP, found.ess < LEAST_ESS
+    low, few = found.overlap < LEAST_OVERLAP, found.ess < FEW_EVENTS
     is_known = not low and not few and found.standard_error <= LARGE_ERROR
     reasons = [CONTRADICTS] if abs(contradiction) > CONTRADICTION else []
     if low or (is_known and found.overlap < POOR_OVERLAP):

@@ -10,15 +10,12 @@ linear. Terms besides a linear m are there if the draws tell them beyond doubt.
 from itertools import combinations_with_replacement
 
 import numpy as np
-from scipy.special import gammaln
-
-from pymc_kameleon.samplers.surrogate.fit import log_t
 
 CLEAR, CLEAR_SHARE = 25.0, 0.02
 """What share of a variance a term has to explain: so much, and of n draws so much / n."""
 
-MOST_TERMS, ROUNDS = 12, 3
-"""Terms of a mean besides the linear ones, or of a scale, at most; how often both are fitted."""
+ROUNDS = 3
+"""How often a mean and a scale are fitted."""
 
 TINY = 1e-9
 """Below it, squares and sizes are rounding."""
@@ -45,31 +42,28 @@ class Warp:
         return u, log_det
 
     def back(self, u):
-        """Return x (n, d) of points u (n, d), and log |dx/du| there."""
-        z, log_det = np.empty_like(u), np.full(len(u), np.log(self._sd).sum())
+        """Return x (n, d) of points u (n, d)."""
+        z = np.empty_like(u)
         for k, part in zip(self._order, self._parts, strict=True):
             mean, log_scale = part(z)
             z[:, k] = mean + u[:, k] * np.exp(log_scale)
-            log_det += log_scale
-        return self._mean + z * self._sd, log_det
+        return self._mean + z * self._sd
 
 
-class WarpedT:
-    """A t density, of d dimensions and ν degrees of freedom, in the coordinates of a warp."""
+class Warped:
+    """A density in the coordinates of a warp."""
 
-    def __init__(self, warp, d, nu, rng):
-        self._warp, self._d, self._nu, self._rng = warp, d, nu, rng
-        self._log_constant = d / 2 * np.log(nu * np.pi) + gammaln(nu / 2) - gammaln((nu + d) / 2)
+    def __init__(self, warp, density):
+        self._warp, self._density = warp, density
 
     def log_density(self, x):
         """Return the log-density at points (n, d)."""
         u, log_det = self._warp.to(x)
-        return log_t(u, self._nu) - self._log_constant + log_det
+        return self._density.log_density(u) + log_det
 
     def draws(self, n):
         """Return n independent draws (n, d)."""
-        g = self._rng.standard_gamma(self._nu / 2, n) * 2 / self._nu
-        return self._warp.back(self._rng.standard_normal((n, self._d)) / np.sqrt(g)[:, None])[0]
+        return self._warp.back(self._density.draws(n))
 
 
 class Unwarped:
@@ -79,7 +73,9 @@ class Unwarped:
         """Return points, and 0."""
         return x, np.zeros(len(x))
 
-    back = to
+    def back(self, u):
+        """Return points."""
+        return u
 
 
 class _Part:
@@ -128,7 +124,7 @@ def _chosen(base, candidates, y):
         return found
     q, c = np.linalg.qr(base)[0], np.column_stack(candidates)
     y, c = y - q @ (q.T @ y), c - q @ (q.T @ c)
-    for _ in range(MOST_TERMS):
+    for _ in candidates:
         squares = np.maximum(np.square(c).sum(axis=0), TINY)
         shares = np.square(c.T @ y) / squares / max(y @ y, TINY)
         best = shares.argmax()

@@ -66,6 +66,7 @@ from pymc_kameleon.step.learned import (
     covariance,
     product,
 )
+from pymc_kameleon.step.monitor import STUCK_TRANSITIONS
 
 WIDEST_GAMMA = 20.0
 """γ_hi over s, the scale of a whitened coordinate."""
@@ -430,14 +431,10 @@ class CyclicalKAM(LearnedShape):
         ]
 
 
-MANY_JUMPS = 100
-"""Jumps of which at least one should have been accepted."""
-
-
 def explain_jumps(step):
     """Warn if jumps to other modes are made, and none is ever accepted."""
     clusters, (tried, accepted) = step.parameters.clusters, step.state.jumps
-    if tried < MANY_JUMPS or accepted > 0:
+    if tried < STUCK_TRANSITIONS or accepted > 0:
         return ""
     return (
         f"tuning found {clusters.n[0]} modes, and no jump to any of them was accepted, of {tried}; "

@@ -56,8 +56,8 @@ KICK_HOME = 1e-200
 SEARCH_GAIN = 0.3
 """Step of the search's scale: it has to follow the temperature, and modes of other scales."""
 
-LEARNING_JUMP_SHARE, LEARNING_DIFFERENCE_SHARE = 0.2, 0.2
-"""Shares of these moves while tuning learns the clusters; the rest are walks."""
+LEARNING_SHARE = 0.2
+"""Share of jumps, and of differences, while tuning learns the clusters; the rest are walks."""
 
 
 class Search(NamedTuple):
@@ -224,10 +224,10 @@ def annealed_move(target, state, parameters, origin, work, temperature, rng):
 def learning_move(target, state, parameters, work, rng):
     """Make a difference, a jump, or a step of a walk with the covariance of the cluster at x."""
     clusters, r = parameters.clusters, rng.random()
-    if r < LEARNING_DIFFERENCE_SHARE:
+    if r < LEARNING_SHARE:
         work.move[0] = int(rng.random() * (SINGLE_DIFFERENCE + 1))
         return difference(target, state, parameters, work, work.move[0], rng)
-    if clusters.n[0] > 1 and r > 1.0 - LEARNING_JUMP_SHARE:
+    if clusters.n[0] > 1 and r > 1.0 - LEARNING_SHARE:
         work.move[0] = JUMP
         return jump(target, state, parameters, work, rng)
     work.move[0] = LOCAL_MOVE

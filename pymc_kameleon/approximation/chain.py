@@ -192,16 +192,19 @@ def run_chain(log_density, jump, density, chain, at, stops, n_kept, end, rng):
 
 # ---- from Python --------------------------------------------------------------------------------
 
+NO_DRAWS = np.random.default_rng(0)
+"""Stands for a generator where nothing is drawn."""
+
 
 class Approximation:
     """Log s and chains on it, as functions of points z (n, d), in arrays of their own.
 
-    `values` and `chains` are compiled functions, as `compiled_values` and `compiled_chains` return.
+    `explore` is a compiled function, as `compiled_exploration` returns.
     """
 
-    def __init__(self, density, chain, at, values, chains):
+    def __init__(self, density, chain, at, explore):
         self.chain, self.n_evaluated = chain, 0
-        self._density, self._at, self._values, self._chains = density, at, values, chains
+        self._density, self._at, self._explore = density, at, explore
 
     def u_of(self, z):
         """Return u of points z (n, d)."""
@@ -215,8 +218,7 @@ class Approximation:
         """Return log s (n,) and its gradients in z (n, d), which are 0 where it is -inf."""
         z = np.ascontiguousarray(z, np.float64)
         log_s, slopes = np.empty(len(z)), np.empty(z.shape)
-        self._values(self._density, self.chain, self._at, z, log_s, slopes)
-        self.n_evaluated += len(z)
+        self._run(z, log_s, slopes, 0, NO_DRAWS)
         return log_s, slopes
 
     def chains(self, z, n, rng):
@@ -225,40 +227,42 @@ class Approximation:
         Return places (n, k, d) in z, and log s and α (n, k), which is NaN of a jump.
         """
         u = np.ascontiguousarray(self.u_of(z))
-        places = np.empty((n, *u.shape))
-        log_s, accept_prob = np.empty((2, n, len(u)))
-        arguments = u, places, log_s, accept_prob, rng
-        self.n_evaluated += self._chains(self._density, self.chain, self._at, *arguments)
+        places, log_s, accept_prob = self._run(u, np.empty(len(u)), np.empty(u.shape), n, rng)
         return self.z_of(places), log_s, accept_prob
+
+    def _run(self, points, first, slopes, n, rng):
+        places = np.empty((n, *points.shape))
+        log_s, accept_prob = np.empty((2, n, len(points)))
+        arguments = points, first, slopes, places, log_s, accept_prob, rng
+        self.n_evaluated += self._explore(self._density, self.chain, self._at, *arguments)
+        return places, log_s, accept_prob
 
     def nearest_image(self, z):
         """Return points z (n, d); where modes mirror one another, those nearest to μ."""
         return z
 
 
-def compiled_values(log_density):
-    """Return a function, to be compiled, that computes log s and its gradient at points z."""
+def compiled_exploration(log_density, jump):
+    """Return a function, to be compiled, that runs chains, or computes log s and its gradients.
 
-    def values(density, chain, at, z, log_s, slopes):
-        for i in range(z.shape[0]):
-            u_of(chain, z[i], at.u)
-            log_s[i] = log_density(density, at.u, slopes[i])
-            if log_s[i] == -np.inf:
-                for k in range(at.u.size):
-                    slopes[i, k] = 0.0
-            solve_lower_transposed(chain.factor, slopes[i], slopes[i])
+    It runs chains from points u, to `places` (n, k, d); or, if n is 0, it computes log s (k,) and
+    its gradients at points z. Both are one function, as each takes seconds to compile. It returns
+    how often log s was evaluated.
+    """
 
-    return cached_jit(values, (log_density,))
-
-
-def compiled_chains(log_density, jump):
-    """Return a function, to be compiled, that runs chains; it returns the evaluations of s."""
-
-    def chains(density, chain, at, u, places, log_s, accept_prob, rng):
-        for k in range(u.shape[0]):
-            copy(u[k], at.u)
-            now = log_density(density, at.u, at.slope)
-            for i in range(places.shape[0]):
+    def explore(density, chain, at, points, first, slopes, places, log_s, accept_prob, rng):
+        n = places.shape[0]
+        for k in range(points.shape[0]):
+            if n > 0:
+                copy(points[k], at.u)
+            else:
+                u_of(chain, points[k], at.u)
+            first[k] = now = log_density(density, at.u, at.slope)
+            for i in range(at.u.size if n == 0 else 0):
+                slopes[k, i] = at.slope[i] if now > -np.inf else 0.0
+            if n == 0:
+                solve_lower_transposed(chain.factor, slopes[k], slopes[k])
+            for i in range(n):
                 accept_prob[i, k] = 0.0
                 if now > -np.inf:
                     now, accept_prob[i, k] = chain_step(
@@ -266,16 +270,20 @@ def compiled_chains(log_density, jump):
                     )
                 copy(at.u, places[i, k])
                 log_s[i, k] = now
-        return places.shape[0] * u.shape[0] * (1 + chain.most_leaps[0]) // 2
+        if n == 0:
+            return points.shape[0]
+        return n * points.shape[0] * (1 + chain.most_leaps[0]) // 2
 
-    return cached_jit(chains, (log_density,))
+    return cached_jit(explore, (log_density, jump))
 
 
 def example_points():
-    """Return arguments of the types that `values` takes after the first three, and `chains`."""
-    parts, numbers = np.zeros((1, 1)), (np.zeros((1, 1)), np.zeros((1, 1)))
-    values = parts, np.zeros(1), np.zeros((1, 1))
-    return values, (parts, np.zeros((1, 1, 1)), *numbers, np.random.default_rng(0))
+    """Return arguments of the types that `explore` takes after the first three."""
+    points, places = np.zeros((1, 1)), np.zeros((1, 1, 1))
+    return (
+        *(points, np.zeros(1), points, places),
+        *(points, points, np.random.default_rng(0)),
+    )
 
 
 # ---- learning -----------------------------------------------------------------------------------

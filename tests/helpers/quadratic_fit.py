@@ -13,8 +13,7 @@ from pymc_kameleon.approximation.chain import (
     Chain,
     Density,
     Trajectory,
-    compiled_chains,
-    compiled_values,
+    compiled_exploration,
     example_points,
     x_of,
 )
@@ -81,7 +80,7 @@ class QuadraticFit(Fit):
     def density(self, step, rng):
         s, sizes = step.parameters.s, {"d": step.state.x.size}
         density = Density(step.log_density.target(rng), s, allocate(Scratch, sizes))
-        return Approximation(density, s, allocate(Trajectory, sizes), *compiled())
+        return Approximation(density, s, allocate(Trajectory, sizes), compiled())
 
     def fit(self, chains, known, new):
         """By least squares, with a normal of width of the points as a prior of the curvature."""
@@ -106,7 +105,7 @@ class QuadraticFit(Fit):
 
 @cache
 def compiled():
-    """The compiled functions of an Approximation."""
+    """The compiled function of an Approximation."""
     sizes, point = {"d": 1}, np.zeros(1)
     target = Target(
         0, point, point, np.zeros(0, np.int64), np.zeros((2, 1)), np.zeros(2, np.int64),
@@ -114,11 +113,8 @@ def compiled():
     )  # fmt: skip
     s, at = allocate(Quadratic, sizes), allocate(Trajectory, sizes)
     examples = Density(target, s, allocate(Scratch, sizes)), s, at
-    values, chains = example_points()
-    return (
-        specialise(compiled_values(log_quadratic), *examples, *values),
-        specialise(compiled_chains(log_quadratic, no_jump), *examples, *chains),
-    )
+    explore = compiled_exploration(log_quadratic, no_jump)
+    return specialise(explore, *examples, *example_points())
 
 
 class Stats(NamedTuple):

@@ -15,8 +15,7 @@ from pymc_kameleon.approximation.chain import (
     Approximation,
     Density,
     Trajectory,
-    compiled_chains,
-    compiled_values,
+    compiled_exploration,
     example_points,
     u_of,
     x_of,
@@ -77,7 +76,7 @@ class EmulatedDensity(Approximation):
         own = target._replace(point=target.point.copy(), count=target.count.copy())
         at, scratch = trajectory_of(emulated), scratch_of(target, emulated)
         density = Density(own, emulated, scratch)
-        super().__init__(density, emulated, at, values_of_emulated(), chains_on_emulated())
+        super().__init__(density, emulated, at, exploration_of_emulated())
 
     def nearest_image(self, z):
         """Return points z (n, d), or of each that mirror image which is nearest to μ, in u."""
@@ -110,18 +109,11 @@ def scratch_of(target, emulated):
 
 
 @cache
-def values_of_emulated():
-    """Return the compiled function that computes log s and its gradient at points z."""
-    with say_if_compiling("the emulated log-density"):
-        return specialise(compiled_values(log_emulated_model), *_examples(), *example_points()[0])
-
-
-@cache
-def chains_on_emulated():
-    """Return the compiled function that runs chains on s; it returns how often s was evaluated."""
+def exploration_of_emulated():
+    """Return the compiled function that explores s."""
     with say_if_compiling("chains on the emulated log-density"):
-        chains = compiled_chains(log_emulated_model, mirror_jump)
-        return specialise(chains, *_examples(), *example_points()[1])
+        explore = compiled_exploration(log_emulated_model, mirror_jump)
+        return specialise(explore, *_examples(), *example_points())
 
 
 @cache

@@ -20,11 +20,10 @@ from pymc_kameleon.samplers.emulator import problems
 from pymc_kameleon.samplers.emulator.density import Mirrors
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of, reused_by
 from pymc_kameleon.samplers.emulator.inner_chain import (
-    chains_on_emulated,
+    exploration_of_emulated,
     log_emulated_model,
     mirror_jump,
     note_calls,
-    values_of_emulated,
 )
 from pymc_kameleon.samplers.emulator.mirrors import MANY, MOST_MODES
 from pymc_kameleon.samplers.emulator.outputs_fit import OutputsFit
@@ -132,8 +131,7 @@ class EmulatorMetropolis(ApproximationMetropolis):
     @staticmethod
     def compile_learning():
         """Load, or compile, chains on the emulated posterior."""
-        values_of_emulated()
-        chains_on_emulated()
+        exploration_of_emulated()
 
     def _problems(self):
         return [

@@ -84,43 +84,68 @@ def look_for_modes(logp, home, first, most, rng, prior=None):
     It takes the `first` evaluations, and `most` as long as more ends are expected. Of `prior` draws
     (n, d), about every second start is the next ones.
     """
-    known, new, shapes, searches = [home], [], [], Searches(1, 1)
-    farthest = FARTHEST * np.linalg.norm(home.factor, axis=1)
-    unseen = []
-    if prior is not None:
-        unseen = list(rng.permutation(prior))
-        farthest = np.maximum(farthest, 2 * np.abs(prior - home.mean).max(axis=0))
-    search, is_any_low = Search(logp, home.mean, first - 1), False
+    look = _Look(logp, home, first, most, rng, prior)
     with suppress(BudgetSpent), threadpool_limits(1), np.errstate(all="ignore"):
-        while searches.n_ends == 1 or search.left > most - first or searches.expects_more:
-            x, f, is_as_known = _start(search, known, unseen, rng)
-            if not np.isfinite(f):
-                continue
-            top = None if is_as_known else _climb(search, x, f, home.factor, known, farthest)
-            if top is None and not is_as_known:
-                continue
-            searches = searches._replace(n=searches.n + 1)
-            if is_as_known or _attract(known, *top[:2]):
-                continue
-            if top[1] < max(mode.logp for mode in known) - drop(home.mean.size, NEGLIGIBLE):
-                is_low = True
-            else:
-                left = search.left + (most - first) * (searches.n_ends == 1)
-                own = Search(logp, top[0], min(SHAPE_BUDGET * len(top[0]), left) - 1)
-                mode = _mode_at(own, *top, known, rng)
-                search.left = max(search.left - len(own.logps), 0)
-                if mode is None or any(one.is_same(mode) for one in known):
-                    continue
-                known.append(mode)
-                is_low = mode.mass < max(one.mass for one in known) - NEGLIGIBLE_MASS
-            if not is_low:
-                new.append(mode)
-                shapes.append(own)
-            if searches.n_ends == 1:  # now more are expected
-                search.left += most - first
-            is_any_low |= is_low
-            searches = searches._replace(n_ends=1 + len(new) + is_any_low)
-    return Looked(new, shapes, searches)
+        while look.goes_on:
+            look.climb()
+    return Looked(look.new, look.shapes, look.searches)
+
+
+class _Look:
+    def __init__(self, logp, home, first, most, rng, prior):
+        self.logp, self.rng, self.later = logp, rng, most - first
+        self.search = Search(logp, home.mean, first - 1)
+        self.known, self.new, self.shapes = [home], [], []
+        self.searches, self.is_any_low = Searches(1, 1), False
+        self.farthest = FARTHEST * np.linalg.norm(home.factor, axis=1)
+        self.unseen = []
+        if prior is not None:
+            self.unseen = list(rng.permutation(prior))
+            away = np.abs(prior - home.mean).max(axis=0)
+            self.farthest = np.maximum(self.farthest, 2 * away)
+
+    @property
+    def goes_on(self):
+        """Whether evaluations that come first are left, or more ends are expected."""
+        is_first = self.searches.n_ends == 1 or self.search.left > self.later
+        return is_first or self.searches.expects_more
+
+    def climb(self):
+        """Climb from a start, and learn what is there."""
+        x, f, is_as_known = _start(self.search, self.known, self.unseen, self.rng)
+        metric = None
+        if not is_as_known:
+            top = np.isfinite(f) and _climb(self.search, x, f, self.known, self.farthest)
+            if not top:
+                return
+            x, f, metric = top
+        self.searches = self.searches._replace(n=self.searches.n + 1)
+        if is_as_known or _attract(self.known, x, f):
+            return
+        if f < max(mode.logp for mode in self.known) - drop(x.size, NEGLIGIBLE):
+            self._count_end(True)
+        else:
+            self._learn_shape(x, f, metric)
+
+    def _learn_shape(self, x, f, metric):
+        left = self.search.left + self.later * (self.searches.n_ends == 1)
+        own = Search(self.logp, x, min(SHAPE_BUDGET * x.size, left) - 1)
+        mode = _mode_at(own, x, f, metric, self.known, self.rng)
+        self.search.left = max(self.search.left - len(own.logps), 0)
+        if mode is None or any(one.is_same(mode) for one in self.known):
+            return
+        self.known.append(mode)
+        is_low = mode.mass < max(one.mass for one in self.known) - NEGLIGIBLE_MASS
+        if not is_low:
+            self.new.append(mode)
+            self.shapes.append(own)
+        self._count_end(is_low)
+
+    def _count_end(self, is_low):
+        if self.searches.n_ends == 1:  # now more are expected
+            self.search.left += self.later
+        self.is_any_low |= is_low
+        self.searches = self.searches._replace(n_ends=1 + len(self.new) + self.is_any_low)
 
 
 def _attract(modes, x, f):
@@ -147,12 +172,12 @@ def _start(search, known, unseen, rng):
     return points[k], f[k], as_known.all()
 
 
-def _climb(search, x, f, factor, known, farthest):
+def _climb(search, x, f, known, farthest):
     """Return where a climb leads (d,), f there, and a metric; None where that is too far.
 
     It ends where it comes to what is known.
     """
-    inverse, moved, gradient = np.eye(x.size), None, None
+    factor, inverse, moved, gradient = known[0].factor, np.eye(x.size), None, None
     for n in range(LONGEST_CLIMB):
         before, gradient = gradient, _slope(search, x, f, factor)
         if moved is not None:

@@ -17,7 +17,7 @@ class OfT(Approximation):
     def __init__(self, scale, beyond=np.inf):
         factor = scale * np.eye(D)
         chain = allocate(Chain, {"d": D}, factor=factor, leap=0.3, most_leaps=8, n_inner=1)
-        super().__init__(None, chain, None, None, None)
+        super().__init__(None, chain, None, None)
         self.scale, self.beyond = scale, beyond
 
     def values(self, z):

@@ -97,8 +97,8 @@ def learned(step):
         return logistic(np.exp(z[:2]))
 
     note_around(chains[0], GROWTH, 0.3, simulate, 40)
-    chains[1].state.x[:] = GROWTH
-    chains[0].monitor.done = chains[1].monitor.done = 20
+    for chain in chains:
+        chain.state.x[:], chain.monitor.done = GROWTH, 20  # where a search would have led
     learning.learn_s(chains[:1], np.random.default_rng(0), chain_on_s.FIRST_LENGTHS, 0)  # a search
     learning.learn_from(chains, np.random.default_rng(1))
     assert [chain.parameters.n_others[0] for chain in chains] == [0, 0]
@@ -134,7 +134,7 @@ def test_the_emulator_predicts_the_simulator(learned):
 def test_the_shape_is_that_of_the_posterior(step, learned):
     """By importance sampling."""
     emulated, rng = learned[0].parameters.s, np.random.default_rng(4)
-    t = rng.standard_normal((4000, 3)) / np.sqrt(rng.chisquare(6, (4000, 1)) / 6)
+    t = rng.standard_normal((20_000, 3)) / np.sqrt(rng.chisquare(6, (20_000, 1)) / 6)
     z = emulated.mean + 1.2 * t @ emulated.factor.T
     outputs = np.array([logistic(np.exp(row[:2])) for row in z])
     log_w = step.log_density.logp_given(z, outputs) + 4.5 * np.log1p(np.sum(t * t, axis=1) / 6)

@@ -26,9 +26,6 @@ NUS = (4.0, 8.0)
 UNCORRELATED = 0.9
 """Share of the squared jump of two independent points, by coordinate, that M steps should make."""
 
-WIDE_DROP = 1.5
-"""Standard deviations of log s by which it is lower, typically, where wide moves go."""
-
 
 def best_nu(u):
     """Return the ν with which the states are the likeliest."""
@@ -82,8 +79,3 @@ def moved(surrogate, u, n, angle, share, rng):
         u, log_s = np.where(accepted[:, None], v, u), np.where(accepted, log_s_v, log_s)
         places.append(u)
     return places
-
-
-def power(d):
-    """Return β of wide moves: so that the mean of log s falls by as much as it varies, about."""
-    return 1 / (1 + WIDE_DROP * np.sqrt(2 / d))

@@ -14,6 +14,7 @@ from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation.moves import (
     BY_S,
     EXPECTED_MOVES,
+    REFERENCE,
     mean_worth,
     newest,
     shares_of,
@@ -42,17 +43,11 @@ WARM_START = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
 NEGLIGIBLE_MASS = 10.0
 """Log of the ratio of two masses, from which the smaller one is taken for none."""
 
-LEAST_SHARES = np.array([0.07, 0.05, 0.1, 0.05])
-"""Least shares of walks, reference moves, moves by the surrogate and wide ones, in the end."""
-
-TUNING_SHARES = np.array([0.07, 0.05, 0.1, 0.3])
-"""The same while tuning: wide moves find places that the surrogate does not know."""
+LEAST_SHARES = np.array([0.07, 0.05, 0.1])
+"""Least shares of walks, reference moves and moves by the surrogate."""
 
 LEAST_OF_MODES = 0.25
 """Least share of reference moves if they are from a mixture of several modes."""
-
-FIRST_SHARES = (0.2, 0.2, 0.3, 0.3)
-"""Shares of the four, before anything is known."""
 
 NEWS, NEWS_SHARE, KNOWN_WITHIN = 0.01, 0.17, 2.0
 """Share of the mass, at most, that is news to the surrogate; the newest moves that tell, as a
@@ -111,16 +106,16 @@ def learn_from(chains, rng):
             parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
     parameters.mean[:], parameters.factor[:] = seen.mean, seen.factor
     parameters.error[0], tuning.news[0] = left_out, news
-    worth = sum(chain.tuning.worth[: len(LEAST_SHARES)] for chain in chains)
+    worth = sum(chain.tuning.worth for chain in chains)
     if is_last:  # before that it would keep chains from looking for what is not known
         worth[BY_S] += EXPECTED_MOVES * np.array([2 * acceptance(left_out), 1.0])
     shares_of_modes = modes.learn_modes(chains)
-    least = LEAST_SHARES if is_last else TUNING_SHARES
+    least = LEAST_SHARES.copy()
     if shares_of_modes:
-        least = np.where(np.arange(len(least)) == 1, LEAST_OF_MODES, least)
+        least[REFERENCE] = LEAST_OF_MODES
     if is_last:
         tuning.unvisited[0] = modes.unvisited(tuning.found, shares_of_modes)
-    parameters.shares[:] = shares_by(worth, least)
+    parameters.shares[:] = shares_of(mean_worth(worth), least)
     looks_at_draws = seen.n > FEW and not is_last
     draws = draws_of_s(surrogate, len(chains) if looks_at_draws else 0, rng)
     for k, chain in enumerate(chains):
@@ -183,16 +178,6 @@ def move_lost_chains(chains):
             copy_arrays(best.tuning, chain.tuning, WARM_START)
             chain.tuning.moves.counts[0] = 0
             chain.tuning.lost[0] = lost
-
-
-# ---- the inner chain, which costs no evaluation -------------------------------------------------
-
-
-def shares_by(worth, least):
-    """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
-    if worth[:, 1].sum() == 0:
-        return FIRST_SHARES
-    return shares_of(mean_worth(worth), least)
 
 
 # ---- what the surrogate does not know ----------------------------------------------------------

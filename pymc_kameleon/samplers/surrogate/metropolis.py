@@ -33,9 +33,6 @@ from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
 from pymc_kameleon.step.learned import Quantity
 from pymc_kameleon.step.pooling import in_the_same_place
 
-WIDE = BY_S + 1
-"""The kind of a move by a power of the surrogate, which is wider."""
-
 State = extended("State", moves.State, log_s=floats(1))  # log s(u), NaN where it is not known
 
 
@@ -70,7 +67,7 @@ Work = extended("Work", moves.Work, w=floats("d"), distances=floats("m"))
 def transition(target, state, parameters, work, rng):
     """Make a move of a random kind; accept it by log π(y) − log π(x) and the proposal's ratio.
 
-    Of the inner chain, which is reversible with respect to s^β, that is β(log s(u) − log s(v)) [L].
+    Of the inner chain, which is reversible with respect to s, that is log s(u) − log s(v) [L].
     """
     surrogate, u, v = parameters.surrogate, state.u, work.v
     moves.begin_move(state, work)
@@ -95,14 +92,12 @@ def transition(target, state, parameters, work, rng):
             moves.reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
             log_hastings = moves.log_t(u, surrogate.nu[0]) - moves.log_t(v, surrogate.nu[0])
     else:
-        r -= parameters.shares[WALK] + parameters.shares[REFERENCE]
-        kind = BY_S if r < parameters.shares[BY_S] else WIDE
-        power = parameters.power[0] if kind == WIDE else 1.0
+        kind = BY_S
         if np.isnan(state.log_s[0]):
             state.log_s[0] = log_surrogate(surrogate, u, work.distances)
         copy(u, v)
-        log_s = inner_chain(parameters, work, state.log_s[0], power, rng)
-        log_hastings = power * (state.log_s[0] - log_s)
+        log_s = inner_chain(parameters, work, state.log_s[0], rng)
+        log_hastings = state.log_s[0] - log_s
     work.kind[0] = kind
     return accept_proposal(target, state, parameters, work, log_hastings, log_s, rng)
 
@@ -191,9 +186,9 @@ class SurrogateMetropolis(ApproximationStep):
 
     Notes
     -----
-    A transition is of one of four kinds, with fixed probabilities: a random walk, a move that is
-    reversible with respect to a multivariate t [K], a move by the surrogate [L], which with M = 1
-    is delayed acceptance [CF], and a wide one, by a power of the surrogate. Each leaves the
+    A transition is of one of three kinds, with fixed probabilities: a random walk, a move that is
+    reversible with respect to a multivariate t [K], and a move by the surrogate [L], which with
+    M = 1 is delayed acceptance [CF]. Each leaves the
     posterior invariant, however bad the surrogate is; a bad one only costs acceptance. While
     tuning, some transitions only evaluate a point in a tail, and stay where they are.
 
@@ -227,7 +222,7 @@ class SurrogateMetropolis(ApproximationStep):
     name = "surrogate_metropolis"
     stats = Stats
     algorithm = Algorithm(transition, adapt, derived, report)
-    kinds = "walk", "reference", "surrogate", "wide"
+    kinds = "walk", "reference", "surrogate"
     learned_tuning = learning.LEARNED_TUNING
     initial_search = SearchByProcess
     keeps = Keeps(SURROGATE_MOVES)
@@ -264,7 +259,6 @@ class SurrogateMetropolis(ApproximationStep):
             angle=np.pi / 2,
             reference_share=0.5,
             n_inner=surrogate_inner_chain.LEAST_INNER,
-            power=surrogate_inner_chain.power(d),
             error=np.nan,
             **of_parameters,
         )

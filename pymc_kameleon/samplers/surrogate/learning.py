@@ -20,7 +20,7 @@ from pymc_kameleon.samplers.approximation.moves import (
     shares_of,
 )
 from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain, modes
-from pymc_kameleon.samplers.surrogate.fit import Hyper, log_t
+from pymc_kameleon.samplers.surrogate.fit import Hyper
 
 SHARED_PARAMETERS = (
     "shares",
@@ -56,20 +56,6 @@ share; and how much log s may be too low where it is known."""
 PAYS, GOOD = 2.0, 1.0
 """What a move by the surrogate should be worth: so many times a walk, or so much."""
 
-LOOK_SHARE, MOST_LOOKS = 0.02, 50
-"""Points that a chain looks at after each fit, as a share of its transitions; and at most."""
-
-N_OF_T, LEAST_WEIGHT, FEW = 4096, 1e-12, 500
-"""Points of t from which draws of s are taken; their weights, at least; and evaluations up to which
-none is looked at: s is too rough, and far points with next to no mass would spoil what else is made
-of so few."""
-
-LOOK_DROPS = 2.0, 20.0
-"""How far the fit is below the typical f where a chain looks: between these, uniformly."""
-
-LOOK_RADII = 0.25 * 1.2 ** np.arange(27)
-"""Distances from a state at which such a point is searched for; none is farther out."""
-
 
 class Seen(NamedTuple):
     """What chains have seen, in coordinates u."""
@@ -87,8 +73,6 @@ def learn_from(chains, rng):
     first = chains[0]
     parameters, tuning = first.parameters, first.tuning
     surrogate, is_last = parameters.surrogate, first.monitor.done >= first.monitor.tune - 1
-    for chain in chains:
-        chain.parameters.n_looks[0] = 0
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
         news, seen = 0.0, seen_by(chains, rng)
         if len(seen.sample[0]) == 0:
@@ -116,17 +100,9 @@ def learn_from(chains, rng):
     if is_last:
         tuning.unvisited[0] = modes.unvisited(tuning.found, shares_of_modes)
     parameters.shares[:] = shares_of(mean_worth(worth), least)
-    looks_at_draws = seen.n > FEW and not is_last
-    draws = draws_of_s(surrogate, len(chains) if looks_at_draws else 0, rng)
-    for k, chain in enumerate(chains):
+    for chain in chains:
         copy_arrays(parameters, chain.parameters, SHARED_PARAMETERS)
         copy_arrays(tuning, chain.tuning, LEARNED_TUNING)
-        if not is_last:
-            looks = np.concatenate([draws[k : k + 1], places_to_look(chain, seen, rng)])[
-                :MOST_LOOKS
-            ]
-            chain.parameters.looks[: len(looks)] = looks
-            chain.parameters.n_looks[0] = len(looks)
         chain.tuning.worth[:] /= 2
 
 
@@ -181,35 +157,6 @@ def move_lost_chains(chains):
 
 
 # ---- what the surrogate does not know ----------------------------------------------------------
-
-
-def places_to_look(chain, seen, rng):
-    """Return points u (n, d) where the fit is low, for a chain to evaluate, and stay where it is.
-
-    Without them a chain that comes to an unknown tail after tuning is stuck for long. They are on
-    rays from states, along which one coordinate moves, alone or with others.
-    """
-    d, factor = chain.state.x.size, seen.factor
-    n = min(int(LOOK_SHARE * chain.tuning.t[0] + rng.random()), MOST_LOOKS)
-    rays = np.concatenate([factor, np.linalg.inv(factor).T])[rng.integers(2 * d, size=n)]
-    rays *= rng.choice([-1, 1], (n, 1)) / np.linalg.norm(rays, axis=1, keepdims=True)
-    states = seen.states[rng.integers(len(seen.states), size=n)]
-    points = states[:, None] + LOOK_RADII[:, None] * rays[:, None]
-    fitted = fit.unbounded_values(chain.parameters.surrogate, points.reshape(-1, d))
-    is_low = fitted.reshape(n, len(LOOK_RADII)) < seen.middle - rng.uniform(*LOOK_DROPS, (n, 1))
-    found = is_low.any(axis=1)
-    return points[found, np.argmax(is_low[found], axis=1)]
-
-
-def draws_of_s(surrogate, n, rng):
-    """Return draws u (n, d) of s, from points of t by their weights, for chains to look at."""
-    d, nu = surrogate.rates.size, surrogate.nu[0]
-    if n == 0:
-        return np.zeros((0, d))
-    u = rng.standard_normal((N_OF_T, d)) / np.sqrt(rng.gamma(nu / 2, 2 / nu, (N_OF_T, 1)))
-    log_w = fit.values(surrogate, u) - log_t(u, nu)
-    w = np.exp(log_w - log_w.max()) + LEAST_WEIGHT
-    return u[rng.choice(len(u), n, replace=False, p=w / w.sum())]
 
 
 def share_of_news(chains):

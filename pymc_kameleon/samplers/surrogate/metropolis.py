@@ -71,11 +71,6 @@ def transition(target, state, parameters, work, rng):
     """
     surrogate, u, v = parameters.surrogate, state.u, work.v
     moves.begin_move(state, work)
-    if parameters.n_looks[0] > 0:
-        parameters.n_looks[0] -= 1
-        copy(parameters.looks[parameters.n_looks[0]], work.v)
-        x_of(parameters, work.v, work.y)
-        return moves.look(target, state, work)
     r = rng.random()
     log_hastings, log_s = 0.0, np.nan
     if r < parameters.shares[WALK]:
@@ -188,9 +183,8 @@ class SurrogateMetropolis(ApproximationStep):
     -----
     A transition is of one of three kinds, with fixed probabilities: a random walk, a move that is
     reversible with respect to a multivariate t [K], and a move by the surrogate [L], which with
-    M = 1 is delayed acceptance [CF]. Each leaves the
-    posterior invariant, however bad the surrogate is; a bad one only costs acceptance. While
-    tuning, some transitions only evaluate a point in a tail, and stay where they are.
+    M = 1 is delayed acceptance [CF]. Each leaves the posterior invariant, however bad the surrogate
+    is; a bad one only costs acceptance.
 
     The statistics ``surrogate_accept`` and ``reference_accept`` are the mean acceptance
     probabilities of the draw's moves by the surrogate and by the t, NaN if there were none;

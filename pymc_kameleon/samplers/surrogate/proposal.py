@@ -12,7 +12,6 @@ from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers.approximation import moves
 from pymc_kameleon.samplers.approximation.moves import log_t, reference_from, walk_from
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate
-from pymc_kameleon.samplers.surrogate.learning import MOST_LOOKS
 
 Parameters = extended(
     "Parameters",
@@ -24,8 +23,6 @@ Parameters = extended(
     surrogate=Surrogate,
     modes=Modes,
     error=floats(1),  # of the surrogate, left out; NaN before there is one
-    looks=floats(MOST_LOOKS, "d"),  # points u to be evaluated while tuning, the last one next
-    n_looks=integers(1),
 )
 
 

@@ -519,7 +519,7 @@ def learned_by(chains):
 
 def same(one, other):
     """Whether parameters are equal, but for what is a chain's own."""
-    own = {"log_scale": np.zeros(1), "looks": np.zeros(1), "n_looks": np.zeros(1)}
+    own = {"log_scale": np.zeros(1)}
     try:
         reference.assert_equal(*(p._replace(**own) for p in (one, other)))
     except AssertionError:
@@ -679,44 +679,3 @@ def test_points_that_are_far_out_are_fitted():
     assert far[chosen].sum() > 17
     f[far] = -25
     assert not far[archive.worth_fitting(u, f, 400, rng)].any()
-
-
-def test_a_chain_looks_at_points_and_stays(step):
-    """What it finds is learned from, and is no move of a chain."""
-    chain = chains_after(step, 21, tune=100)[0]  # the next draw does not learn
-    parameters, tuning = chain.parameters, chain.tuning
-    looks = np.array([[5.0, 0, 1], [0, -4, 2]])
-    parameters.looks[:2], parameters.n_looks[0] = looks, 2
-    before, worth, x = tuning.moves.counts[0], tuning.worth.copy(), chain.state.x.copy()
-    for look in looks[::-1]:
-        point, [stats] = chain.step({"x": x})
-        np.testing.assert_array_equal(point["x"], x)
-        assert (stats["n_logp"], stats["accept_prob"]) == (1, 0)
-        y = parameters.mean + parameters.factor @ look
-        seen = tuning.moves.points[tuning.moves.counts[0] - 1]
-        np.testing.assert_allclose(seen[:7], [*x, *y, -y @ PRECISION @ y / 2])
-    assert tuning.moves.counts[0] == before + 2
-    np.testing.assert_array_equal(tuning.worth, worth)
-    chain.step({"x": x})
-    assert tuning.worth[:, 1].sum() == worth[:, 1].sum() + 1
-
-
-def test_chains_look_at_draws_of_s(step):
-    """Also where none has come to: s may have mass there by mistake."""
-    parameters, *_ = learned_by(chains_after(step, 60, tune=100))
-    s, far = parameters.surrogate, np.full(3, 2.0)
-
-    def n_there(surrogate):
-        u = learning.draws_of_s(surrogate, 20, np.random.default_rng(1))
-        assert len({tuple(one) for one in u}) == 20
-        return np.count_nonzero(np.linalg.norm(u - far, axis=1) < 1.5)
-
-    assert n_there(s) < 5  # hardly one is expected
-    bump = s._replace(
-        n=np.array([1]),
-        rates=np.ones(3),
-        centres=np.repeat(far[:, None], s.centres.shape[1], axis=1),
-        weights=np.full(s.weights.shape, 20.0),
-        bounds=s.bounds + np.array([0.0, 100.0]),
-    )
-    assert n_there(bump) > 5

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
-from pymc_kameleon.approximation.modes import Mode
+from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
 from pymc_kameleon.model.starts import prior_draws
-from pymc_kameleon.samplers.surrogate import learning, modes, problems
+from pymc_kameleon.samplers.surrogate import modes, problems
 from pymc_kameleon.samplers.surrogate.active.search import (
     MOST_FOR_ALL,
     ActiveGuide,
@@ -156,7 +156,7 @@ class SearchByProcess(InitialSearch):
         if new:
             masses = np.array([mode.mass for mode in every])
             p = np.exp(np.clip(masses - masses.max(), -modes.EVENED, 0))
-            p[masses < masses.max() - learning.NEGLIGIBLE_MASS] = 0.0
+            p[masses < masses.max() - NEGLIGIBLE_MASS] = 0.0
             k = step.rng.choice(len(every), p=p / p.sum())
             if k > 0:
                 self._begin_elsewhere(q, every[k], searches[k - 1], noted)

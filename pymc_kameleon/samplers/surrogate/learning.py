@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import erfc
 
 from pymc_kameleon.approximation.linalg import linear_algebra, whitened
+from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation.moves import (
     BY_S,
@@ -39,9 +40,6 @@ LEARNED_TUNING = "hyper", "n_chosen", "news", "unvisited"
 
 WARM_START = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
 """Fields of its tuning by which a chain remembers its warm start."""
-
-NEGLIGIBLE_MASS = 10.0
-"""Log of the ratio of two masses, from which the smaller one is taken for none."""
 
 LEAST_SHARES = np.array([0.07, 0.05, 0.1])
 """Least shares of walks, reference moves and moves by the surrogate."""

@@ -19,6 +19,7 @@ from scipy.optimize import minimize
 
 from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky, lower_of
+from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS
 from pymc_kameleon.approximation.records import evenly, some_of_each
 from pymc_kameleon.approximation.rounds import Rounds
 from pymc_kameleon.samplers.surrogate.active import draws, scouts, star
@@ -383,7 +384,7 @@ class Way:
         """Take coordinates of two places, if the other one is a mode; return whether it is."""
         mass = scouts.log_mass(other) - scouts.log_mass(self)
         away = np.linalg.norm(self.u_of(other.mean[None])[0])
-        if mass < scouts.LEAST_MASS or away < len(self.mean) ** 0.5 + draws.EDGE:
+        if mass < -NEGLIGIBLE_MASS or away < len(self.mean) ** 0.5 + draws.EDGE:
             return False
         self.second, n = float(1 / (1 + np.exp(-mass))), len(self.chains)
         most = n - scouts.LEAST_CHAINS

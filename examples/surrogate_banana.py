@@ -86,7 +86,7 @@ def proposals(parameters):
     u = whitened(START[None], parameters.mean, parameters.factor)
     starts = np.repeat(u, N_PROPOSALS, axis=0)
     angle, share = parameters.angle[0], parameters.reference_share[0]
-    places = inner_chain.moved(
+    places, _ = inner_chain.moved(
         parameters.surrogate, starts, parameters.n_inner[0], angle, share, rng
     )
     return parameters.mean + places[-1] @ parameters.factor.T

@@ -1067,6 +1067,7 @@ class SurrogateChain:
     def __init__(self, parameters, log_density):
         self.log_density, self.s = log_density, Surrogate(parameters.surrogate)
         self.shares, self.n_inner = parameters.shares, parameters.n_inner[0]
+        self.power = parameters.power[0]
         self.mean, self.factor = parameters.mean, np.tril(parameters.factor)
         self.scale = np.exp(parameters.log_scale[0])
         self.angle, self.reference_share = parameters.angle[0], parameters.reference_share[0]
@@ -1088,15 +1089,15 @@ class SurrogateChain:
             cosine = np.cos(self.angle)
         return cosine * u + np.sin(self.angle) * rng.standard_normal(d) / np.sqrt(g)
 
-    def inner_chain(self, u, rng):
-        """Return the end of a chain of Metropolis-Hastings steps on s."""
+    def inner_chain(self, u, power, rng):
+        """Return the end of a chain of Metropolis-Hastings steps on a power of s."""
         for _ in range(self.n_inner):
             if rng.random() < self.reference_share:
                 w = self.reference(u, rng)
                 log_hastings = self.s.log_t(u) - self.s.log_t(w)
             else:
                 w, log_hastings = self.walk(u, 2.38 / np.sqrt(u.size), rng), 0.0
-            log_ratio = self.s.log_s(w) - self.s.log_s(u) + log_hastings
+            log_ratio = power * (self.s.log_s(w) - self.s.log_s(u)) + log_hastings
             if -rng.standard_exponential() < log_ratio:
                 u = w
         return u
@@ -1115,10 +1116,11 @@ class SurrogateChain:
             v = self.reference(u, rng)
             log_hastings = self.s.log_t(u) - self.s.log_t(v)
         else:
-            v = self.inner_chain(u, rng)
+            power = 1.0 if kind == 2 else self.power
+            v = self.inner_chain(u, power, rng)
             if v is u:
                 return x, None, kind
-            log_hastings = self.s.log_s(u) - self.s.log_s(v)
+            log_hastings = power * (self.s.log_s(u) - self.s.log_s(v))
         y = self.mean + self.factor @ v
         log_ratio = self.log_density(y) - self.log_density(x) + log_hastings
         accepted = -rng.standard_exponential() < log_ratio

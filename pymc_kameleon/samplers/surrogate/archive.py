@@ -5,11 +5,13 @@ Symbols: as in learning.py.
 
 import numpy as np
 
-from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.samplers.approximation.moves import moments
 
 FITTED_DISTANCE = 25, 100
 """Squared distance |u|², times d and plus, up to which points are fitted."""
+
+FITTED_DROP = 15, 3
+"""Drop of f, and times d, up to which they are."""
 
 ENOUGH_MOVES = 20
 """Moves that suffice to decide how a surrogate is fitted."""
@@ -49,14 +51,14 @@ def level(chains, moves):
 def worth_fitting(u, f, most, rng):
     """Return rows of the points that a surrogate is fitted to, in random order."""
     d = u.shape[1]
-    below = np.maximum(-f, 0)
+    drop = np.maximum(-f, 0)
     squares = np.sum(u * u, axis=1)
     near = squares < FITTED_DISTANCE[0] * d + FITTED_DISTANCE[1]
-    rows = np.flatnonzero(near & (below < drop(d, NEGLIGIBLE)))
+    rows = np.flatnonzero(near & (drop < FITTED_DROP[0] + FITTED_DROP[1] * d))
     if len(rows) == 0:
         return rows
     far = np.maximum(squares[rows] / (SPARSE_DISTANCE * d), 1)
-    weights = (np.exp(-below[rows] / 4) + 0.02) * far**2
+    weights = (np.exp(-drop[rows] / 4) + 0.02) * far**2
     return rng.choice(rows, min(most, len(rows)), replace=False, p=weights / weights.sum())
 
 

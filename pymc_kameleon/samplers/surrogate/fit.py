@@ -221,25 +221,36 @@ def log_t(u, nu):
     return -0.5 * (nu + u.shape[1]) * np.log1p(np.sum(u * u, axis=1) / nu)
 
 
+def values(surrogate, u):
+    """Return log s at points u (n, d), as compiled code computes it."""
+    base = log_t(u, surrogate.nu[0])
+    return base + np.clip(unbounded_values(surrogate, u) - base, *surrogate.bounds)
+
+
 LEAST_ABOVE = 1e-6
 """What h is above its lower bound, at least, where anything is known."""
+
+
+def are_lowest(surrogate, u, log_s):
+    """Return at which points u (n, d) h is at its lower bound, as nothing is known there."""
+    return log_s - log_t(u, surrogate.nu[0]) < surrogate.bounds[0] + LEAST_ABOVE
 
 
 BLOCK = 200
 """Points whose kernels are computed at a time."""
 
 
-def values(surrogate, u):
-    """Return log s at points u (n, d), as compiled code computes it."""
-    n, base, f = surrogate.n[0], log_t(u, surrogate.nu[0]), np.full(len(u), surrogate.constant[0])
+def unbounded_values(surrogate, u):
+    """Return what was fitted at points u (n, d), without bounds of h."""
+    n, f = surrogate.n[0], np.full(len(u), surrogate.constant[0])
     if surrogate.is_quadratic[0]:
         f += u @ surrogate.linear + np.sum((u @ surrogate.quadratic.T) * u, axis=1)
     else:
-        f += base
+        f += log_t(u, surrogate.nu[0])
     if n > 0:
         for few in range(0, len(u), BLOCK):  # which stay in the processor's cache
             own = slice(few, few + BLOCK)
             kernels = squared_distances(u[own] * surrogate.rates, surrogate.centres[:, :n].T)
             kernels += 1
             f[own] += np.reciprocal(kernels, out=kernels) @ surrogate.weights[:n]
-    return base + np.clip(f - base, *surrogate.bounds)
+    return f

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
-from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
+from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.model.starts import prior_draws
-from pymc_kameleon.samplers.surrogate import modes, problems
+from pymc_kameleon.samplers.surrogate import learning, modes, problems
 from pymc_kameleon.samplers.surrogate.active.search import (
+    LOW,
     MOST_FOR_ALL,
     ActiveGuide,
     Search,
@@ -85,7 +85,7 @@ class SearchByProcess(InitialSearch):
         monitor = self.step.monitor
         n = monitor.looks_for
         if n < 0:  # for itself
-            n = (monitor.tune + monitor.draws) * self.step.steps_per_draw
+            n = 2 * monitor.tune * self.step.steps_per_draw  # as tuning may not depend on draws
             if monitor.most_on_the_way < NO_LIMIT:
                 n = monitor.draws * self.step.steps_per_draw // 2  # twice those borne for sure
             n = 0 if self.has_few_evaluations else n
@@ -152,7 +152,7 @@ class SearchByProcess(InitialSearch):
         if looked.modes:
             masses = np.array([mode.mass for mode in every])
             p = np.exp(np.clip(masses - masses.max(), -modes.EVENED, 0))
-            p[masses < masses.max() - NEGLIGIBLE_MASS] = 0.0
+            p[masses < masses.max() - learning.NEGLIGIBLE_MASS] = 0.0
             k = step.rng.choice(len(every), p=p / p.sum())
             if k > 0:
                 self._begin_elsewhere(q, every[k], looked.shapes[k - 1], noted)
@@ -236,13 +236,15 @@ class SearchByProcess(InitialSearch):
         order = 1 + self.step.rng.permutation(len(draws) - 1)
         for x in draws[order[: max(1, self.near_tries() - 1)]]:
             value = logp(x)
-            if value > top - drop(self.d, NEGLIGIBLE):
+            if value > top - LOW[0] - LOW[1] * self.d:
                 return x, value
         return draws[0], logp(draws[0])
 
     def _begin_at(self, q, x, found):
         q[: self.d] = x
         self.step._fill(found.scales, self.step.tuning.n)
+        if self.has_few_evaluations:  # with more, tuning comes to tails itself
+            self.step.tuning.tail_depth[:] = self.step.guide.tail_depth
         self.step._use_warm_start(found)
         self.step.tuning.has_arrived[0] = True  # with however many evaluations
 

@@ -26,6 +26,14 @@ NUS = (4.0, 8.0)
 UNCORRELATED = 0.9
 """Share of the squared jump of two independent points, by coordinate, that M steps should make."""
 
+WIDE_DROP = 1.5
+"""Standard deviations of log s by which it is lower, typically, where wide moves go."""
+
+DEPTHS = {-3: 0.003, -1.5: 0.003, 0: 0.1, 1.5: 0.1, 3: 0.1, 4.5: 0.1, 6: 1, 9: 1, 12: 1}
+"""By how much the lower bound of h is lowered, and the share of the inner chain's steps where h may
+then be at it. The higher the bound, the sooner chains come to tails that tuning has not seen, and
+leave them again; where tuning has seen that nothing is there, such steps are in vain."""
+
 
 def best_nu(u):
     """Return the ν with which the states are the likeliest."""
@@ -41,26 +49,44 @@ def log_likelihood(u, nu):
 
 
 def inner_settings(surrogate, u, rng):
-    """Return (θ, share, M) by chains from u (n, d)."""
+    """Return (θ, share, M) by chains from u (n, d), and the share of steps where h is lowest."""
     starts = u[rng.integers(len(u), size=N_STARTS)]
 
     def jump(angle, share):
-        return np.mean((moved(surrogate, starts, 2, angle, share, rng)[-1] - starts) ** 2)
+        return np.mean((moved(surrogate, starts, 2, angle, share, rng)[0][-1] - starts) ** 2)
 
     jumps = [jump(angle, 1.0) for angle in ANGLES]
     angle, reference, walk = ANGLES[np.argmax(jumps)], max(jumps), jump(0.0, 0.0)
     share = np.clip(reference / (reference + walk), 0.25, 0.75)
-    places = moved(surrogate, starts, MOST_INNER, angle, share, rng)
+    places, log_s = moved(surrogate, starts, MOST_INNER, angle, share, rng)
+    low = [np.mean(fit.are_lowest(surrogate, *own)) for own in zip(places, log_s, strict=True)]
     spread = 2 * np.maximum(np.var(starts, axis=0), 1e-10)
     far = np.array([np.min(np.mean((v - starts) ** 2, axis=0) / spread) for v in places])
     tried = range(LEAST_INNER, MOST_INNER, 4)
     n_inner = next((m for m in tried if far[m - 1] > UNCORRELATED), MOST_INNER)
-    return angle, share, n_inner
+    return (angle, share, n_inner), np.mean(low)
+
+
+def settle_inner(surrogate, u, least_depth, rng):
+    """Lower the bound of h, by `least_depth` or more, until the inner chain is seldom there.
+
+    In a thin, curved posterior most of the volume is beyond all that is known, and could hold most
+    of the mass of s. Return the depth, and θ, share and M.
+    """
+    fitted = surrogate.bounds[0]
+    for depth, most in DEPTHS.items():
+        if depth < least_depth:
+            continue
+        surrogate.bounds[0] = fitted - depth
+        settings, low = inner_settings(surrogate, u, rng)
+        if low <= most:
+            break
+    return depth, settings
 
 
 def moved(surrogate, u, n, angle, share, rng):
-    """Return where n steps of the inner chain lead from u (k, d): a list of n arrays."""
-    (k, d), nu, places = u.shape, surrogate.nu[0], []
+    """Return where n steps of the inner chain lead from u (k, d), and log s: lists of n arrays."""
+    (k, d), nu, places, logs = u.shape, surrogate.nu[0], [], []
     log_s = fit.values(surrogate, u)
     for _ in range(n):
         z = rng.standard_normal((k, d))
@@ -78,4 +104,10 @@ def moved(surrogate, u, n, angle, share, rng):
         accepted = np.log(rng.random(k)) < log_ratio
         u, log_s = np.where(accepted[:, None], v, u), np.where(accepted, log_s_v, log_s)
         places.append(u)
-    return places
+        logs.append(log_s)
+    return places, logs
+
+
+def power(d):
+    """Return β of wide moves: so that the mean of log s falls by as much as it varies, about."""
+    return 1 / (1 + WIDE_DROP * np.sqrt(2 / d))

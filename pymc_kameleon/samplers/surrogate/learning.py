@@ -10,18 +10,16 @@ import numpy as np
 from scipy.special import erfc
 
 from pymc_kameleon.approximation.linalg import linear_algebra, whitened
-from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation.moves import (
     BY_S,
     EXPECTED_MOVES,
-    REFERENCE,
     mean_worth,
     newest,
     shares_of,
 )
 from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain, modes
-from pymc_kameleon.samplers.surrogate.fit import Hyper
+from pymc_kameleon.samplers.surrogate.fit import Hyper, log_t
 
 SHARED_PARAMETERS = (
     "shares",
@@ -35,17 +33,26 @@ SHARED_PARAMETERS = (
 )
 """Parameters that chains share."""
 
-LEARNED_TUNING = "hyper", "n_chosen", "news", "unvisited"
+LEARNED_TUNING = "hyper", "n_chosen", "depth", "news", "unvisited"
 """Fields of their tuning that they share."""
 
 WARM_START = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
 """Fields of its tuning by which a chain remembers its warm start."""
 
-LEAST_SHARES = np.array([0.07, 0.05, 0.1])
-"""Least shares of walks, reference moves and moves by the surrogate."""
+NEGLIGIBLE_MASS = 10.0
+"""Log of the ratio of two masses, from which the smaller one is taken for none."""
+
+LEAST_SHARES = np.array([0.07, 0.05, 0.1, 0.05])
+"""Least shares of walks, reference moves, moves by the surrogate and wide ones, in the end."""
+
+TUNING_SHARES = np.array([0.07, 0.05, 0.1, 0.3])
+"""The same while tuning: wide moves find places that the surrogate does not know."""
 
 LEAST_OF_MODES = 0.25
 """Least share of reference moves if they are from a mixture of several modes."""
+
+FIRST_SHARES = (0.2, 0.2, 0.3, 0.3)
+"""Shares of the four, before anything is known."""
 
 NEWS, NEWS_SHARE, KNOWN_WITHIN = 0.01, 0.17, 2.0
 """Share of the mass, at most, that is news to the surrogate; the newest moves that tell, as a
@@ -53,6 +60,23 @@ share; and how much log s may be too low where it is known."""
 
 PAYS, GOOD = 2.0, 1.0
 """What a move by the surrogate should be worth: so many times a walk, or so much."""
+
+LEAST_LOW, SURPRISES = 8, 0.05
+"""Low points, at least, that tell if the bound of h may be lower; share that may disagree."""
+
+LOOK_SHARE, MOST_LOOKS = 0.02, 50
+"""Points that a chain looks at after each fit, as a share of its transitions; and at most."""
+
+N_OF_T, LEAST_WEIGHT, FEW = 4096, 1e-12, 500
+"""Points of t from which draws of s are taken; their weights, at least; and evaluations up to which
+none is looked at: s is too rough, and far points with next to no mass would spoil what else is made
+of so few."""
+
+LOOK_DROPS = 2.0, 20.0
+"""How far the fit is below the typical f where a chain looks: between these, uniformly."""
+
+LOOK_RADII = 0.25 * 1.2 ** np.arange(27)
+"""Distances from a state at which such a point is searched for; none is farther out."""
 
 
 class Seen(NamedTuple):
@@ -71,12 +95,15 @@ def learn_from(chains, rng):
     first = chains[0]
     parameters, tuning = first.parameters, first.tuning
     surrogate, is_last = parameters.surrogate, first.monitor.done >= first.monitor.tune - 1
+    for chain in chains:
+        chain.parameters.n_looks[0] = 0
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        news, seen = 0.0, seen_by(chains, rng)
+        news, seen, least_depth = 0.0, seen_by(chains, rng), tuning.tail_depth[0]
         if len(seen.sample[0]) == 0:
             return
         if not np.isnan(parameters.error[0]):
             news = share_of_news(chains)
+            least_depth = max(least_depth, known_depth(chains, seen.middle))
         chooses = is_last or seen.n >= 2 * tuning.n_chosen[0]
         nu = inner_chain.best_nu(seen.states)
         left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, chooses, seen.middle)
@@ -84,23 +111,35 @@ def learn_from(chains, rng):
             return
         if chooses:
             tuning.n_chosen[0] = seen.n
-            settings = inner_chain.inner_settings(surrogate, seen.states, rng)
+            tuning.depth[0], settings = inner_chain.settle_inner(
+                surrogate, seen.states, least_depth, rng
+            )
             parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
+        else:
+            surrogate.bounds[0] -= tuning.depth[0]
     parameters.mean[:], parameters.factor[:] = seen.mean, seen.factor
     parameters.error[0], tuning.news[0] = left_out, news
-    worth = sum(chain.tuning.worth for chain in chains)
+    worth = sum(chain.tuning.worth[: len(LEAST_SHARES)] for chain in chains)
     if is_last:  # before that it would keep chains from looking for what is not known
         worth[BY_S] += EXPECTED_MOVES * np.array([2 * acceptance(left_out), 1.0])
     shares_of_modes = modes.learn_modes(chains)
-    least = LEAST_SHARES.copy()
+    least = LEAST_SHARES if is_last else TUNING_SHARES
     if shares_of_modes:
-        least[REFERENCE] = LEAST_OF_MODES
+        least = np.where(np.arange(len(least)) == 1, LEAST_OF_MODES, least)
     if is_last:
         tuning.unvisited[0] = modes.unvisited(tuning.found, shares_of_modes)
-    parameters.shares[:] = shares_of(mean_worth(worth), least)
-    for chain in chains:
+    parameters.shares[:] = shares_by(worth, least)
+    looks_at_draws = seen.n > FEW and not is_last
+    draws = draws_of_s(surrogate, len(chains) if looks_at_draws else 0, rng)
+    for k, chain in enumerate(chains):
         copy_arrays(parameters, chain.parameters, SHARED_PARAMETERS)
         copy_arrays(tuning, chain.tuning, LEARNED_TUNING)
+        if not is_last:
+            looks = np.concatenate([draws[k : k + 1], places_to_look(chain, seen, rng)])[
+                :MOST_LOOKS
+            ]
+            chain.parameters.looks[: len(looks)] = looks
+            chain.parameters.n_looks[0] = len(looks)
         chain.tuning.worth[:] /= 2
 
 
@@ -154,20 +193,76 @@ def move_lost_chains(chains):
             chain.tuning.lost[0] = lost
 
 
+# ---- the inner chain, which costs no evaluation -------------------------------------------------
+
+
+def shares_by(worth, least):
+    """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
+    if worth[:, 1].sum() == 0:
+        return FIRST_SHARES
+    return shares_of(mean_worth(worth), least)
+
+
 # ---- what the surrogate does not know ----------------------------------------------------------
 
 
-def share_of_news(chains):
-    """Return the share of the mass, by the newest moves, where the present surrogate is too low.
+def places_to_look(chain, seen, rng):
+    """Return points u (n, d) where the fit is low, for a chain to evaluate, and stay where it is.
 
-    It was not fitted to these.
+    Without them a chain that comes to an unknown tail after tuning is stuck for long. They are on
+    rays from states, along which one coordinate moves, alone or with others.
     """
+    d, factor = chain.state.x.size, seen.factor
+    n = min(int(LOOK_SHARE * chain.tuning.t[0] + rng.random()), MOST_LOOKS)
+    rays = np.concatenate([factor, np.linalg.inv(factor).T])[rng.integers(2 * d, size=n)]
+    rays *= rng.choice([-1, 1], (n, 1)) / np.linalg.norm(rays, axis=1, keepdims=True)
+    states = seen.states[rng.integers(len(seen.states), size=n)]
+    points = states[:, None] + LOOK_RADII[:, None] * rays[:, None]
+    fitted = fit.unbounded_values(chain.parameters.surrogate, points.reshape(-1, d))
+    is_low = fitted.reshape(n, len(LOOK_RADII)) < seen.middle - rng.uniform(*LOOK_DROPS, (n, 1))
+    found = is_low.any(axis=1)
+    return points[found, np.argmax(is_low[found], axis=1)]
+
+
+def draws_of_s(surrogate, n, rng):
+    """Return draws u (n, d) of s, from points of t by their weights, for chains to look at."""
+    d, nu = surrogate.rates.size, surrogate.nu[0]
+    if n == 0:
+        return np.zeros((0, d))
+    u = rng.standard_normal((N_OF_T, d)) / np.sqrt(rng.gamma(nu / 2, 2 / nu, (N_OF_T, 1)))
+    log_w = fit.values(surrogate, u) - log_t(u, nu)
+    w = np.exp(log_w - log_w.max()) + LEAST_WEIGHT
+    return u[rng.choice(len(u), n, replace=False, p=w / w.sum())]
+
+
+def unseen_moves(chains):
+    """Return u, f and α of the newest moves, of which the present surrogate knows nothing."""
     parameters = chains[0].parameters
     moves = (newest(chain.tuning.moves, NEWS_SHARE) for chain in chains)
     _, y, f, alpha = map(np.concatenate, zip(*moves, strict=True))
-    u = whitened(y, parameters.mean, parameters.factor)
+    return whitened(y, parameters.mean, parameters.factor), f, alpha
+
+
+def share_of_news(chains):
+    """Return the share of the mass, by the newest moves, where the present surrogate is too low."""
+    u, f, alpha = unseen_moves(chains)
     known = alpha > 0
     if not known.any():
         return 0.0
-    too_low = f[known] - fit.values(parameters.surrogate, u[known]) > KNOWN_WITHIN
+    too_low = f[known] - fit.values(chains[0].parameters.surrogate, u[known]) > KNOWN_WITHIN
     return np.average(too_low, weights=alpha[known])
+
+
+def known_depth(chains, middle):
+    """Return by how much the newest moves allow to lower the bound of h; -inf if that is open."""
+    u, f, _ = unseen_moves(chains)
+    surrogate = chains[0].parameters.surrogate
+    base = log_t(u, surrogate.nu[0])
+    h, found = fit.unbounded_values(surrogate, u) - base, f - base
+    found[f < middle - NEGLIGIBLE_MASS] = -np.inf
+    bound = surrogate.bounds[0] + chains[0].tuning.depth[0]
+    for depth in reversed(inner_chain.DEPTHS):
+        low = h < bound - depth
+        if low.sum() >= LEAST_LOW and np.mean(found[low] > bound - depth + 1) < SURPRISES:
+            return depth
+    return -np.inf

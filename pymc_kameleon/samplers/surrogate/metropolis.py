@@ -35,6 +35,9 @@ from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
 from pymc_kameleon.step.learned import Quantity
 from pymc_kameleon.step.pooling import in_the_same_place
 
+WIDE = BY_S + 1
+"""The kind of a move by a power of the surrogate, which is wider."""
+
 State = extended("State", moves.State, log_s=floats(1))  # log s(u), NaN where it is not known
 
 
@@ -46,10 +49,12 @@ Tuning = extended(
     has_arrived=integers(1),  # whether that way ended before its evaluations did
     middle=floats("d"),  # where that led, and the covariance there
     home_factor=floats("d", "d"),
+    tail_depth=floats(1),  # by which the bound of h is lowered at least, as the way knows tails
     mass=floats(1),  # log of the mass there, but for a constant; -inf if there was no way
     lost=floats(1),  # log of the mass that a chain lacked which was moved; else 0
     hyper=floats("d + 5"),  # how the surrogate is fitted, NaN before that was chosen
     n_chosen=integers(1),  # points when it was
+    depth=floats(1),  # by which the bound of h was lowered
     news=floats(1),  # share of the mass where the surrogate before the last fit was too low
     remembered=floats("remembered", "d + 1"),  # all that was evaluated, x and log π; then the last
     n_remembered=integers(1),
@@ -69,10 +74,15 @@ Work = extended("Work", moves.Work, w=floats("d"), distances=floats("m"))
 def transition(target, state, parameters, work, rng):
     """Make a move of a random kind; accept it by log π(y) − log π(x) and the proposal's ratio.
 
-    Of the inner chain, which is reversible with respect to s, that is log s(u) − log s(v) [L].
+    Of the inner chain, which is reversible with respect to s^β, that is β(log s(u) − log s(v)) [L].
     """
     surrogate, u, v = parameters.surrogate, state.u, work.v
     moves.begin_move(state, work)
+    if parameters.n_looks[0] > 0:
+        parameters.n_looks[0] -= 1
+        copy(parameters.looks[parameters.n_looks[0]], work.v)
+        x_of(parameters, work.v, work.y)
+        return moves.look(target, state, work)
     r = rng.random()
     log_hastings, log_s = 0.0, np.nan
     if r < parameters.shares[WALK]:
@@ -89,12 +99,14 @@ def transition(target, state, parameters, work, rng):
             moves.reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
             log_hastings = moves.log_t(u, surrogate.nu[0]) - moves.log_t(v, surrogate.nu[0])
     else:
-        kind = BY_S
+        r -= parameters.shares[WALK] + parameters.shares[REFERENCE]
+        kind = BY_S if r < parameters.shares[BY_S] else WIDE
+        power = parameters.power[0] if kind == WIDE else 1.0
         if np.isnan(state.log_s[0]):
             state.log_s[0] = log_surrogate(surrogate, u, work.distances)
         copy(u, v)
-        log_s = inner_chain(parameters, work, state.log_s[0], rng)
-        log_hastings = state.log_s[0] - log_s
+        log_s = inner_chain(parameters, work, state.log_s[0], power, rng)
+        log_hastings = power * (state.log_s[0] - log_s)
     work.kind[0] = kind
     return accept_proposal(target, state, parameters, work, log_hastings, log_s, rng)
 
@@ -183,10 +195,11 @@ class SurrogateMetropolis(ApproximationStep):
 
     Notes
     -----
-    A transition is of one of three kinds, with fixed probabilities: a random walk, a move that is
-    reversible with respect to a multivariate t [K], and a move by the surrogate [L], which with
-    M = 1 is delayed acceptance [CF]. Each leaves the posterior invariant, however bad the surrogate
-    is; a bad one only costs acceptance.
+    A transition is of one of four kinds, with fixed probabilities: a random walk, a move that is
+    reversible with respect to a multivariate t [K], a move by the surrogate [L], which with M = 1
+    is delayed acceptance [CF], and a wide one, by a power of the surrogate. Each leaves the
+    posterior invariant, however bad the surrogate is; a bad one only costs acceptance. While
+    tuning, some transitions only evaluate a point in a tail, and stay where they are.
 
     The statistics ``surrogate_accept`` and ``reference_accept`` are the mean acceptance
     probabilities of the draw's moves by the surrogate and by the t, NaN if there were none;
@@ -218,13 +231,13 @@ class SurrogateMetropolis(ApproximationStep):
     name = "surrogate_metropolis"
     stats = Stats
     algorithm = Algorithm(transition, adapt, derived, report)
-    kinds = "walk", "reference", "surrogate"
+    kinds = "walk", "reference", "surrogate", "wide"
     learned_tuning = learning.LEARNED_TUNING
     initial_search = SearchByProcess
     keeps = Keeps(SURROGATE_MOVES)
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
-        {"points", "top_logp", "draws", "remembered", "n_remembered"}
+        {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
         | {"known", "known_exact", "home"}
     )
     default_steps_per_draw = staticmethod(lambda d: 1)
@@ -255,6 +268,7 @@ class SurrogateMetropolis(ApproximationStep):
             angle=np.pi / 2,
             reference_share=0.5,
             n_inner=surrogate_inner_chain.LEAST_INNER,
+            power=surrogate_inner_chain.power(d),
             error=np.nan,
             **of_parameters,
         )
@@ -262,6 +276,7 @@ class SurrogateMetropolis(ApproximationStep):
             Tuning,
             sizes,
             home_factor=np.diag(scales),
+            tail_depth=-np.inf,
             mass=-np.inf,
             hyper=np.nan,
             known=known.rows,

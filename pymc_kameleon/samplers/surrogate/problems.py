@@ -108,7 +108,7 @@ def explain_lost(lost):
 
 def explain_worth(worth, d, model, has_modes=False):
     """Warn if moves by the surrogate go hardly farther than those of a walk."""
-    walk, reference, surrogate = mean_worth(worth)
+    walk, reference, surrogate, _ = mean_worth(worth)
     best = max(surrogate, reference) if has_modes else surrogate
     if worth[2, 1] < ENOUGH_MOVES or best > min(PAYS * walk, GOOD):
         return ""

@@ -168,7 +168,7 @@ def test_broken_twins_do_not(spoilt, rule, is_exact):
 
 @pytest.mark.parametrize(
     ("d", "q", "stops"),
-    [(1, 1, 128), (5, 14, 102), (5, 50, 40), (5, 400, 12), (26, 60, 19), (5, 5000, 12)],
+    [(1, 1, 128), (5, 14, 102), (5, 50, 40), (5, 400, 32), (26, 60, 32), (127, 5000, 32)],
 )
 def test_there_are_fewer_stops_of_many_outputs(d, q, stops):
     """As each of them takes longer."""

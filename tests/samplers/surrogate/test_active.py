@@ -5,7 +5,6 @@ import pytest
 from models import Blind, black_box, box
 
 import pymc_kameleon as pk
-from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.samplers.surrogate.active import (
     averages,
     choice,
@@ -156,7 +155,7 @@ def test_depth_is_compressed():
     np.testing.assert_array_equal(y[:3], f[:3])
     assert (np.diff(y[:5]) < 0).all()
     assert np.isfinite(y).all()
-    assert y[-1] == y[-2] == -drop(4, NEGLIGIBLE)
+    assert y[-1] == y[-2] == -22.0
     noise = process.noise_of(y, Hyper.start(Prior(0, 1.5), 4))
     assert noise[0] == noise[1] == pytest.approx(process.LEAST_NOISE, rel=0.1)
     assert (np.diff(noise[1:5]) > 0).all()
@@ -171,7 +170,7 @@ def test_coefficients_that_grow_are_foreseen():
     def funnel(u):
         return -0.5 * u[:, 0] ** 2 - 0.5 * np.exp(u[:, 0]) * np.sum(u[:, 1:] ** 2, axis=1)
 
-    assert funnel(u).min() < -drop(4, NEGLIGIBLE)
+    assert funnel(u).min() < -process.DEPTH[0] - 4 * process.DEPTH[1]
     y, prior = process.compressed(funnel(u), 0.0, 4, is_exact=True), Prior(1, 0.3)
     np.testing.assert_array_equal(y, funnel(u))
     own = Process(u, y, process.choose(u, y, Hyper.start(prior, 4), prior), prior)
@@ -190,7 +189,7 @@ def test_a_bounded_value_does_not_spoil_exact_ones():
         return -0.5 * u[:, 0] ** 2 - 0.5 * np.exp(2 * u[:, 0]) * np.sum(u[:, 1:] ** 2, axis=1)
 
     exact = np.array([False, True, True, True])
-    depth = process.LARGEST_DROP * drop(4, NEGLIGIBLE)
+    depth = process.LARGEST_DROP * (process.DEPTH[0] + 4 * process.DEPTH[1])
     assert far(x).min() > -depth
     for lowest, n in (far(x[:1])[0], 80), (-10 * depth, 79):
         f = np.concatenate([[lowest], far(x[1:])])
@@ -568,6 +567,7 @@ def test_a_skewed_density_is_found(d):
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), exact[1], rtol=0.15)
     np.testing.assert_array_equal(guide.draws[0], search.way.best)
     assert len(guide.draws) == 20
+    assert guide.tail_depth[0] > 0
 
 
 def slow_moments(d):

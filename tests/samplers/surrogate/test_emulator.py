@@ -98,7 +98,7 @@ def test_it_says_what_it_is(result):
 
 def test_learned_says_what_the_shares_are_of(result):
     learned = result["learned"]
-    assert learned["move"].values.tolist() == ["walk", "reference", "surrogate"]
+    assert learned["move"].values.tolist() == ["walk", "reference", "surrogate", "wide"]
     np.testing.assert_allclose(learned["shares"].sum("move"), 1)
 
 

@@ -189,8 +189,8 @@ def test_a_fit_by_rounding_fails_openly():
 PRECISION = np.array([[4.0, -1.8, 0.0], [-1.8, 1.0, 0.3], [0.0, 0.3, 100.0]])
 START = np.array([0.5, 1.5, -0.1])
 FACTOR = np.array([[0.8, 0, 0], [1.2, 0.4, 0], [-0.02, 0.03, 0.1]])
-WALK, REFERENCE, SURROGATE = np.eye(3)
-MIXED = np.array([0.3, 0.2, 0.5])
+WALK, REFERENCE, SURROGATE, WIDE = np.eye(4)
+MIXED = np.array([0.3, 0.2, 0.3, 0.2])
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +229,7 @@ def set_arbitrary(parameters, shares, **values):
         (REFERENCE, {"modes": True}),
         (SURROGATE, {"angle": 0.7, "is_quadratic": 1}),
         (SURROGATE, {"angle": np.pi / 2, "n": 0, "n_inner": 1}),
+        (WIDE, {"angle": 0.7, "power": 0.4}),
         (MIXED, {"angle": 0.7, "is_quadratic": 0}),
         (MIXED, {"angle": np.pi / 2, "is_quadratic": 1}),
     ],
@@ -261,7 +262,7 @@ def test_statistics_of_a_draw_are_means_over_its_moves():
     x, rng, point = START, np.random.default_rng(5), {"x": START}
     for _ in range(50):
         point, [stats] = step.step(point)
-        alphas = {kind: [] for kind in range(3)}
+        alphas = {kind: [] for kind in range(4)}
         for _ in range(6):
             x, alpha, kind = by_hand.transition(x, rng)
             alphas[kind].append(alpha or 0.0)
@@ -314,6 +315,7 @@ def restore(parameters, values):
     [
         (WALK, False, None),
         *product((REFERENCE, SURROGATE), (False, True), (np.pi / 2, 0.7)),
+        (WIDE, True, 0.7),
         (MIXED, True, 0.7),
     ],
 )
@@ -363,7 +365,7 @@ class Twin:
     def by_surrogate(self, u, rng):
         p = self.parameters
         arguments = p.n_inner[0], p.angle[0], p.reference_share[0], rng
-        v = surrogate_inner_chain.moved(self.surrogate, u, *arguments)[-1]
+        v = surrogate_inner_chain.moved(self.surrogate, u, *arguments)[0][-1]
         if self.rule == "to 0.8 v":
             v = 0.8 * v
         if self.rule == "without s":
@@ -434,7 +436,7 @@ def test_the_inner_chain_keeps_its_own_density(n_inner, angle):
         ends, log_s = np.empty_like(u), np.empty(len(u))
         for i, start in enumerate(factor * u):
             work.v[:] = start
-            log_s[i] = inner_chain(parameters, work, log_t_5(start), rng)
+            log_s[i] = inner_chain(parameters, work, log_t_5(start), 1.0, rng)
             ends[i] = work.v
         difference = np.tanh(np.sum(ends**2, axis=1) / 4) - np.tanh(np.sum(u**2, axis=1) / 4)
         z = difference.mean() / difference.std() * np.sqrt(len(u))
@@ -519,7 +521,7 @@ def learned_by(chains):
 
 def same(one, other):
     """Whether parameters are equal, but for what is a chain's own."""
-    own = {"log_scale": np.zeros(1)}
+    own = {"log_scale": np.zeros(1), "looks": np.zeros(1), "n_looks": np.zeros(1)}
     try:
         reference.assert_equal(*(p._replace(**own) for p in (one, other)))
     except AssertionError:
@@ -630,6 +632,8 @@ def test_a_thin_bend_is_explored_to_its_ends():
     assert (
         0.7 < square.mean() < 1.3
     )  # of the runs of docs/surrogate_results.md, the standard deviation is 0.11
+    learned = result["learned"]
+    assert (learned["shares"].sel(move="wide") >= 0.05 - 1e-12).all()
 
 
 def test_news_are_the_mass_that_the_surrogate_did_not_know(step):
@@ -656,7 +660,7 @@ def test_news_are_the_mass_that_the_surrogate_did_not_know(step):
     ],
 )
 def test_what_to_try_fits_the_model(model, d, advice):
-    poor = np.array([[0.1, 99.0], [0.0, 0.0], [0.1, 99.0]])
+    poor = np.array([[0.1, 99.0], [0.0, 0.0], [0.1, 99.0], [0.0, 0.0]])
     assert advice in problems.explain_worth(poor, d, model())
     assert advice in problems.explain_news(0.25, d, model())
 
@@ -679,3 +683,62 @@ def test_points_that_are_far_out_are_fitted():
     assert far[chosen].sum() > 17
     f[far] = -25
     assert not far[archive.worth_fitting(u, f, 400, rng)].any()
+
+
+def test_a_chain_looks_at_points_and_stays(step):
+    """What it finds is learned from, and is no move of a chain."""
+    chain = chains_after(step, 21, tune=100)[0]  # the next draw does not learn
+    parameters, tuning = chain.parameters, chain.tuning
+    looks = np.array([[5.0, 0, 1], [0, -4, 2]])
+    parameters.looks[:2], parameters.n_looks[0] = looks, 2
+    before, worth, x = tuning.moves.counts[0], tuning.worth.copy(), chain.state.x.copy()
+    for look in looks[::-1]:
+        point, [stats] = chain.step({"x": x})
+        np.testing.assert_array_equal(point["x"], x)
+        assert (stats["n_logp"], stats["accept_prob"]) == (1, 0)
+        y = parameters.mean + parameters.factor @ look
+        seen = tuning.moves.points[tuning.moves.counts[0] - 1]
+        np.testing.assert_allclose(seen[:7], [*x, *y, -y @ PRECISION @ y / 2])
+    assert tuning.moves.counts[0] == before + 2
+    np.testing.assert_array_equal(tuning.worth, worth)
+    chain.step({"x": x})
+    assert tuning.worth[:, 1].sum() == worth[:, 1].sum() + 1
+
+
+def test_chains_look_at_draws_of_s(step):
+    """Also where none has come to: s may have mass there by mistake."""
+    parameters, *_ = learned_by(chains_after(step, 60, tune=100))
+    s, far = parameters.surrogate, np.full(3, 2.0)
+
+    def n_there(surrogate):
+        u = learning.draws_of_s(surrogate, 20, np.random.default_rng(1))
+        assert len({tuple(one) for one in u}) == 20
+        return np.count_nonzero(np.linalg.norm(u - far, axis=1) < 1.5)
+
+    assert n_there(s) < 5  # hardly one is expected
+    bump = s._replace(
+        n=np.array([1]),
+        rates=np.ones(3),
+        centres=np.repeat(far[:, None], s.centres.shape[1], axis=1),
+        weights=np.full(s.weights.shape, 20.0),
+        bounds=s.bounds + np.array([0.0, 100.0]),
+    )
+    assert n_there(bump) > 5
+
+
+def test_the_bound_is_lowered_where_most_of_the_volume_is_unknown():
+    """A thin ridge far above the bound: half of the mass of s would be at the bound."""
+    rng, sizes = np.random.default_rng(1), {"d": 2, "m": 1}
+    ridge = allocate(Surrogate, sizes, nu=8.0, is_quadratic=1)
+    ridge.quadratic[:] = [[-0.5, 0], [0, -5000]]
+    ridge.bounds[:] = -2.0, 3.0
+    u = rng.standard_normal((300, 2)) * [1, 0.01]
+    depth, _ = surrogate_inner_chain.settle_inner(ridge, u, -np.inf, rng)
+    assert depth > 0  # and where tails are those of t it is raised, which costs nothing
+    assert ridge.bounds[0] == -2 - depth
+    wide = allocate(Surrogate, sizes, nu=8.0, is_quadratic=1)
+    wide.quadratic[:] = [[-0.5, 0], [0, -0.5]]
+    wide.bounds[:] = -2.0, 3.0
+    u = rng.standard_normal((300, 2))
+    assert surrogate_inner_chain.settle_inner(wide, u, -np.inf, rng)[0] <= 0
+    assert surrogate_inner_chain.settle_inner(wide, u, 3.0, rng)[0] == 3

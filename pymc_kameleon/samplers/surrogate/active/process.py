@@ -30,11 +30,10 @@ from scipy.linalg import blas, lapack
 from scipy.optimize import minimize
 from scipy.special import xlogy
 
-from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import factorised
 
-LARGEST_DROP = 1000
-"""Bound of drops, times T, the negligible drop, from which on they are compressed."""
+DEPTH, LARGEST_DROP = (6, 4), 1000
+"""T: from this, and times d, drops are compressed; and their bound, times T."""
 
 LEAST_NOISE, DEEP_NOISE = 1e-6, 0.05
 """Variance of the noise, at least; and its standard deviation by what a compressed drop is beyond
@@ -62,16 +61,16 @@ ROUNDING = 1e-11
 
 def compressed(f, best, d, is_exact=False):
     """Return f (n,) below the best one, compressed unless exact; T where it is not finite."""
-    depth = drop(d, NEGLIGIBLE)
-    own = np.where(np.isfinite(f), np.minimum(best - f, LARGEST_DROP * depth), depth)
+    depth = DEPTH[0] + d * DEPTH[1]
+    drop = np.where(np.isfinite(f), np.minimum(best - f, LARGEST_DROP * depth), depth)
     if is_exact:
-        return -own
-    return -np.where(own > depth, depth * (1 + np.log(np.maximum(own, depth) / depth)), own)
+        return -drop
+    return -np.where(drop > depth, depth * (1 + np.log(np.maximum(drop, depth) / depth)), drop)
 
 
 def is_bounded(f, best, d):
     """Whether drops (n,) are beyond their bound; one such value spoils many that are exact."""
-    return np.isfinite(f) & (best - f > LARGEST_DROP * drop(d, NEGLIGIBLE))
+    return np.isfinite(f) & (best - f > LARGEST_DROP * (DEPTH[0] + d * DEPTH[1]))
 
 
 class Prior(NamedTuple):
@@ -200,7 +199,8 @@ def variance_of(hyper):
 
 def noise_of(y, hyper):
     """Return the variances of the noise of compressed values."""
-    deep = DEEP_NOISE * np.maximum(-y - drop(hyper.d, NEGLIGIBLE) / 2, 0)
+    depth = DEPTH[0] + hyper.d * DEPTH[1]
+    deep = DEEP_NOISE * np.maximum(-y - depth / 2, 0)
     return LEAST_NOISE + np.exp(2 * hyper.logs[NOISE]) + deep**2
 
 

@@ -10,6 +10,9 @@ N_SCOUTS, SHARE, AWAY = 3, 6, 2.0
 """Of a search, at most; the part of its batches that each may have, one in so many; and how far its
 start is away, in each coordinate of x, at most: twice as far as starts are jittered."""
 
+LEAST_MASS = -7.0
+"""Log mass, above that of the search, with which a place is a mode."""
+
 LEAST_CHAINS = 4
 """Chains in each of two modes."""
 

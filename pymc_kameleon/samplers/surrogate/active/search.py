@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.approximation.batches import BatchSearch, turned
-from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.samplers.surrogate.active.way import Way, are_near
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
@@ -30,6 +29,13 @@ home by then."""
 
 MOST_FOR_ALL = 400
 """Evaluations of the way up to which these are all there is."""
+
+TAILS_KNOWN, TAIL_DEPTH = 0.3, 6.0
+"""sdV with which tails are known, as points were chosen there, too; and by which the bound of h,
+beyond which s falls as a t density does, is then lower."""
+
+LOW = 10.0, 2.0
+"""How far below a typical draw, and times d, no chain begins."""
 
 N_STEPS, N_TYPICAL = 250, 200
 """Steps of each chain of the process for what is found; and draws for the typical log-density."""
@@ -63,6 +69,7 @@ class ActiveGuide(NamedTuple):
     factor: np.ndarray
     exact: np.ndarray
     top_logp: np.ndarray  # (1,), at x, as the process has it
+    tail_depth: np.ndarray  # (1,), by which the bound of h is lower, as tails are known
     draws: np.ndarray  # (n, d), the best point, and draws of s where others may begin
 
     @classmethod
@@ -70,7 +77,8 @@ class ActiveGuide(NamedTuple):
         """Return that of a Guide, or of one of this kind, which has no draws but room for n."""
         x, scales, factor, exact = guide[: len(Guide._fields)]
         draws = np.full((n, x.size), np.nan)
-        return cls(x, scales, factor, exact, np.full(min(n, 1), np.nan), draws)
+        top_logp, tail_depth = np.full((2, min(n, 1)), np.nan)
+        return cls(x, scales, factor, exact, top_logp, tail_depth, draws)
 
     def warm_start(self, points, logps):
         """Return the WarmStart of a chain that begins there, and has evaluated these points."""
@@ -157,7 +165,8 @@ class Search(BatchSearch):
         if way.at_once == 1:
             some = self.rng.choice(draws, n - 1, replace=False)
         else:
-            some = way.beginnings(typical - drop(mean.size, NEGLIGIBLE))
+            some = way.beginnings(typical - LOW[0] - LOW[1] * mean.size)
             some = some[np.arange(n - 1) % len(some)]
         points = np.concatenate([way.best[None], some])
-        return found, ActiveGuide(*found.guide, np.array([logp]), points)
+        depth = TAIL_DEPTH if way.sd < TAILS_KNOWN else -np.inf
+        return found, ActiveGuide(*found.guide, np.array([logp]), np.array([depth]), points)

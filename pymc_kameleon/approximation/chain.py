@@ -216,9 +216,7 @@ class Approximation:
 
     def values(self, z):
         """Return log s (n,) and its gradients in z (n, d), which are 0 where it is -inf."""
-        z = np.ascontiguousarray(z, np.float64)
-        log_s, slopes = np.empty(len(z)), np.empty(z.shape)
-        self._run(z, log_s, slopes, 0, NO_DRAWS)
+        log_s, slopes, *_ = self._run(np.ascontiguousarray(z, np.float64), 0, NO_DRAWS)
         return log_s, slopes
 
     def chains(self, z, n, rng):
@@ -226,16 +224,16 @@ class Approximation:
 
         Return places (n, k, d) in z, and log s and α (n, k), which is NaN of a jump.
         """
-        u = np.ascontiguousarray(self.u_of(z))
-        places, log_s, accept_prob = self._run(u, np.empty(len(u)), np.empty(u.shape), n, rng)
+        *_, places, log_s, accept_prob = self._run(np.ascontiguousarray(self.u_of(z)), n, rng)
         return self.z_of(places), log_s, accept_prob
 
-    def _run(self, points, first, slopes, n, rng):
-        places = np.empty((n, *points.shape))
-        log_s, accept_prob = np.empty((2, n, len(points)))
-        arguments = points, first, slopes, places, log_s, accept_prob, rng
+    def _run(self, points, n, rng):
+        k, d = points.shape
+        of_points = np.empty(k), np.empty((k, d))
+        of_chains = np.empty((n, k, d)), np.empty((n, k)), np.empty((n, k))
+        arguments = points, *of_points, *of_chains, rng
         self.n_evaluated += self._explore(self._density, self.chain, self._at, *arguments)
-        return places, log_s, accept_prob
+        return *of_points, *of_chains
 
     def nearest_image(self, z):
         """Return points z (n, d); where modes mirror one another, those nearest to μ."""
@@ -245,23 +243,23 @@ class Approximation:
 def compiled_exploration(log_density, jump):
     """Return a function, to be compiled, that runs chains, or computes log s and its gradients.
 
-    It runs chains from points u, to `places` (n, k, d); or, if n is 0, it computes log s (k,) and
-    its gradients at points z. Both are one function, as each takes seconds to compile. It returns
+    It runs chains from points u, to `places` (n, k, d); or, if n is 0, it computes `values` (k,)
+    and `slopes` at points z. Both are one function, as each takes seconds to compile. It returns
     how often log s was evaluated.
     """
 
-    def explore(density, chain, at, points, first, slopes, places, log_s, accept_prob, rng):
+    def explore(density, chain, at, points, values, slopes, places, log_s, accept_prob, rng):
         n = places.shape[0]
         for k in range(points.shape[0]):
-            if n > 0:
-                copy(points[k], at.u)
-            else:
-                u_of(chain, points[k], at.u)
-            first[k] = now = log_density(density, at.u, at.slope)
-            for i in range(at.u.size if n == 0 else 0):
-                slopes[k, i] = at.slope[i] if now > -np.inf else 0.0
             if n == 0:
+                u_of(chain, points[k], at.u)
+                values[k] = log_density(density, at.u, slopes[k])
+                if values[k] == -np.inf:
+                    slopes[k] = 0.0
                 solve_lower_transposed(chain.factor, slopes[k], slopes[k])
+                continue
+            copy(points[k], at.u)
+            now = log_density(density, at.u, at.slope)
             for i in range(n):
                 accept_prob[i, k] = 0.0
                 if now > -np.inf:

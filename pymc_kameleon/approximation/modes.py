@@ -65,7 +65,7 @@ class Mode(NamedTuple):
         return self.holds(other.mean) and other.holds(self.mean)
 
     def attracts(self, x, logp):
-        """Whether it holds a point of this log-density, which is no higher than of a normal."""
+        """Whether a climb at x leads here: the log-density there is no higher than a normal's."""
         return self.holds(x) and logp < self.normal(x[None])[0] + drop(len(x), NEAR)
 
 

@@ -101,10 +101,11 @@ def first_states(job, settings, random_seed, initvals, known):
         settings = settings.but(settled=settled, most_draws=draws)
         if settled > NOTHING_SETTLED:
             settings = settings.but(tune=tune)
+    ways = ways or [[NO_LIMIT] * len(steps)] * len(found)
+    longest = [max(own) for own in zip(*ways, strict=True)]
     for k, (rng, (point, evaluated)) in enumerate(zip(rngs, found, strict=True)):
         own = job.copies()
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
-        longest = map(max, zip(*ways, strict=True)) if ways else [NO_LIMIT] * len(own)
         for step, step_rng, before, way in zip(own, step_rngs, known, longest, strict=True):
             step.known_before, step.search.longest_way = before, way
             step.setup_chain(step_rng, tune, draws)
@@ -112,7 +113,7 @@ def first_states(job, settings, random_seed, initvals, known):
         for step, (n, noted) in zip(own, evaluated, strict=True):
             begins_elsewhere = step.pool_tuning and k > 0 and step.search.is_one_of_many
             step.search.know_start(n, None if begins_elsewhere else noted)
-        for step, way in zip(own, ways[k] if ways else [NO_LIMIT] * len(own), strict=True):
+        for step, way in zip(own, ways[k], strict=True):
             step.monitor.most_on_the_way = way
             if budget is not None and (follow or settings.chains == 1):
                 step.monitor.looks_for = most // len(own) if k == 0 else 0

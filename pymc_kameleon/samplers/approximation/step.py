@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.history import History
 from pymc_kameleon.core.scaling import ScaleTuning, best_scale
@@ -57,6 +58,11 @@ class ApproximationStep(KameleonStep):
         copy_arrays(learned.parameters, self.parameters, names)
         copy_arrays(learned.tuning, self.tuning, self.learned_tuning)
         self.tuning.worth[:] -= learned.tuning.worth  # half of what that was then
+
+    @property
+    def _searches(self):
+        """The Searches that are known to have ended."""
+        return Searches(*self.tuning.found.searches.tolist())
 
     def _learned(self):
         own, labels = self.parameters, {"move": self.kinds}

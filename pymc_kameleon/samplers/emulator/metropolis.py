@@ -5,7 +5,6 @@ An ApproximationMetropolis whose s is the model's posterior with emulated black 
 
 from typing import NamedTuple
 
-from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.core.arrays import extended, floats
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
@@ -142,10 +141,6 @@ class EmulatorMetropolis(ApproximationMetropolis):
                 "it does not fit the data here. ",
             ),
         ]
-
-    @property
-    def _searches(self):
-        return Searches(*self.tuning.found.searches.tolist())
 
     def _notes(self):
         has_looked = self.fit.n_mirrors == 0 or self.tuning.found.looked[0]

@@ -157,7 +157,7 @@ class SearchByProcess(InitialSearch):
             if k > 0:
                 self._begin_elsewhere(q, every[k], looked.shapes[k - 1], noted)
         modes.note(step.tuning.found, every)
-        step.tuning.found.searches[:] = looked.all[:2]
+        step.tuning.found.searches[:] = looked.searches[:2]
 
     def _draws_of_prior(self):
         """Return draws (n, d) of the prior, None if there are none: computed once in a process."""

@@ -3,7 +3,7 @@
 From each a short climb, which is abandoned where it comes to a known mode. Where one ends
 elsewhere, and the log-density dips in between, the shape there tells whether it has mass. Where
 some have ended elsewhere there are more climbs, until no further end is expected
-(approximation/search.py).
+(approximation/searches.py).
 
 Symbols: f the log-density, L the factor of the known mode's covariance, u the coordinates in which
 y = x + Lu.
@@ -62,7 +62,7 @@ class Looked(NamedTuple):
 
     modes: list  # new Modes that have mass
     shapes: list  # the Search for the shape of each
-    all: Searches  # that for `home`, and climbs
+    searches: Searches  # that for `home`, and climbs
 
 
 def least_for_look(d):

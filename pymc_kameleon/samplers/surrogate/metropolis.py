@@ -14,7 +14,6 @@ import numpy as np
 from pymc_kameleon.approximation.chain import u_of, x_of
 from pymc_kameleon.approximation.modes import draw_of_modes, log_of_modes
 from pymc_kameleon.approximation.records import MOST_REMEMBERED
-from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.core.arrays import allocate, bools, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
@@ -361,15 +360,11 @@ class SurrogateMetropolis(ApproximationStep):
         ]
 
     def _notes(self):
-        has_looked = self.tuning.found.n_found[0] > 0 or max(self.search.budget_of_look) > 0
+        has_looked = self._searches.n > 0 or self.search.is_one_of_many
         return [
-            problems.explain_no_look(has_looked or self.search.is_one_of_many, self._d),
+            problems.explain_no_look(has_looked, self._d),
             note_searches(self._searches, type(self).__name__),
         ]
-
-    @property
-    def _searches(self):
-        return Searches(*self.tuning.found.searches.tolist())
 
     def _learned(self):
         own = self.parameters

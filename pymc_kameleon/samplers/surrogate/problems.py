@@ -86,8 +86,8 @@ def explain_no_look(has_looked, d):
         return ""
     return (
         "SurrogateMetropolis: evaluations were too few to look for other modes, and R-hat does not "
-        f"show one that no chain has come to. A chain looks by which {least_for_look(d)} or more "
-        "are made, and with max_evaluations the first one looks if there are as many in all. "
+        "show one that no chain has come to. The first chain may look if max_evaluations is at "
+        f"least {least_for_look(d)}; each chain does if it tunes long enough without that limit. "
         "If there may be several modes, use pk.CyclicalKAM, or begin in many places "
         '(initvals="prior", pool_tuning=False).'
     )

@@ -196,7 +196,7 @@ def test_of_one_mode_nothing_new_is_found(log_density):
     for seed in range(5):
         found, n = looked(log_density, seed=seed)
         assert found.modes == []
-        assert found.all.n_ends == 1
+        assert found.searches.n_ends == 1
         assert n <= 120 + 80
 
 
@@ -214,9 +214,9 @@ def test_it_looks_on_until_no_more_ends_are_expected():
 
     for seed in range(3):
         found, n = looked(log_density, first=400, most=3000, seed=seed)
-        assert found.all.n_ends == 1 + len(found.modes) > 1
+        assert found.searches.n_ends == 1 + len(found.modes) > 1
         assert n > 400
-        assert n == 3000 or not found.all.expects_more
+        assert n == 3000 or not found.searches.expects_more
 
 
 def test_a_climb_ends_at_a_mode_only_where_it_is_no_higher():
@@ -257,6 +257,21 @@ def test_chains_share_what_each_has_found_once():
         means = [mode.mean for mode in modes.noted(chain.tuning.found)]
         np.testing.assert_allclose(means, [HOME.mean, FAR])
         assert chain.tuning.found.searches.tolist() == [27, 3]
+
+
+@pytest.mark.parametrize(
+    ("searches", "says"),
+    [((0, 0), "too few to look for other modes"), ((8, 1), "8 searches"), ((3, 2), None)],
+)
+def test_what_was_not_looked_for_is_said(searches, says):
+    """Also by a chain whose evaluations would pay for a look, if its search has spent them."""
+    chain = chain_that_has_found(HOME)
+    assert chain.search.budget_of_look[0] > 0
+    chain.tuning.found.searches[:] = searches
+    notes = [note for note in chain._notes() if note]
+    warnings = [text for text in chain._problems() if "another mode" in text]
+    assert len(notes) + len(warnings) == 1
+    assert says in notes[0] if says else "2 places" in warnings[0]
 
 
 def test_the_mixture_follows_the_states():

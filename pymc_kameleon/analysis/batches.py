@@ -114,8 +114,8 @@ def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
     """
     mixed = (1 - b)[:, None] * a + b[:, None] * x
     chains = np.average(mixed, axis=1, weights=lengths)
-    before = _variance(a, np.average(a, axis=1, weights=lengths))
-    shown = np.maximum(_variance(mixed, chains), least)
+    before = variance_of_mean(a, lengths)
+    shown = np.maximum(variance_of_mean(mixed, lengths), least)
     variance = shown + common + np.minimum(unseen**2, before)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = before / variance
@@ -140,8 +140,9 @@ def r_hat(halves, f):
         return np.sqrt(1 + halves.var(axis=0, ddof=1) / within)
 
 
-def _variance(batches, chains):
+def variance_of_mean(batches, lengths):
     """Return the variance (q,) of the mean: by means of batches or of chains, the larger one."""
+    chains = np.average(batches, axis=1, weights=lengths)
     n = batches.shape[0] * batches.shape[1]
     within = batches.reshape(n, -1).var(axis=0, ddof=1) / n
     return np.maximum(within, chains.var(axis=0, ddof=1) / len(chains))

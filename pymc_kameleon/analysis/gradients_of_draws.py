@@ -34,7 +34,7 @@ from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.pymc_internals import find_constants, find_observations
 from pymc_kameleon.result.steps import restrictions
 from pymc_kameleon.step.groups import GRADIENTS, STATE_GROUP
-from pymc_kameleon.step.messages import counted, say_if_compiling, some
+from pymc_kameleon.step.messages import say_if_compiling, some
 
 PART, SECONDS_TO_SHOW = 200, 3.0
 """Points that are evaluated at a time, and from how many seconds on a bar shows how far it is."""
@@ -77,6 +77,8 @@ def controls_by_gradients(dt, posterior, model):
     if kept is None and (model := model_of_gradients(posterior, model)) is None:
         raise NotCorrected("")
     _check_draws(dt, posterior)
+    stats = _stats_of(dt)
+    diverged = int(stats["diverging"].sum()) if "diverging" in stats else 0
     if kept is None:
         try:
             kept = _evaluated(dt, posterior, model)
@@ -101,7 +103,7 @@ def controls_by_gradients(dt, posterior, model):
     if (k := pareto_k(position)).max() > LONG_TAIL:
         name = kept["coordinate"].values[np.argmax(k)]
         raise NotCorrected(f"{name} has a long tail (Pareto k {k.max():.2f}), and so have controls")
-    controls = controls_of(position, gradient)
+    controls = controls_of(position, gradient, diverged)
     if not controls.sizes:
         raise NotCorrected("there are too few draws for so many parameters")
     if not probability_of_means(controls.values[..., : 3 * position.shape[2]]) > LEAST_P:
@@ -113,7 +115,7 @@ def controls_by_gradients(dt, posterior, model):
 
 
 def _check_draws(dt, posterior):
-    """See that there are chains and draws enough, all of them, and that none has diverged."""
+    """See that there are chains and draws enough, and all of them."""
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
     if STATE_GROUP in getattr(dt, "children", ()) and restrictions(dt[STATE_GROUP].attrs):
         raise NotCorrected("the sampler was held in a region")
@@ -128,12 +130,6 @@ def _check_draws(dt, posterior):
         raise NotCorrected(
             "the draws are not numbered one after another: some were selected, repeated or "
             "reordered (runs are joined along chain, not along draw)"
-        )
-    stats = _stats_of(dt)
-    if "diverging" in stats and (n := int(stats["diverging"].sum())):
-        raise NotCorrected(
-            f"{counted(n, 'draw')} diverged, so that a part of the posterior may not have been "
-            "seen: let target_accept be higher"
         )
 
 
@@ -194,7 +190,7 @@ def _evaluated(dt, posterior, model):
             "draw": posterior["draw"].values,
             "coordinate": layout.coordinates(),
         },
-        {"broken": why_not_by_density(density, flat, logp)},
+        {"broken": why_not_by_density(density, x, logp, gradients)},
     )
 
 
@@ -203,10 +199,9 @@ def check_kept(tree, step):
     kept, logp = tree[GRADIENTS], tree["sample_stats"]["lp"]
     if kept.sizes["draw"] < LEAST_DRAWS:
         return
-    position = kept["position"].values.reshape(-1, kept.sizes["coordinate"])
     broken = why_not_by_graph(step.model.logp(), step.model.value_vars)
     kept.attrs["broken"] = broken or why_not_by_density(
-        Density(step.log_density), position, logp.values.ravel()
+        Density(step.log_density), kept["position"].values, logp.values, kept["gradient"].values
     )
 
 

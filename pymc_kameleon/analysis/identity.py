@@ -1,16 +1,21 @@
 """Whether the mean of a control by gradients is 0: in the graph of a model, its density, its draws.
 
 That needs a log-density without jumps that falls off towards all ends of the unconstrained space,
-and its gradient. Symbols: z a whitened position, with mean 0 and covariance I over the draws.
+and its gradient. What few draws are in is a jump, too, if it is steep: a sum over the draws lacks
+its gradient.
+
+Symbols: z a whitened position, with mean 0 and covariance I over the draws.
 """
 
 import numpy as np
 from arviz_stats.base import array_stats
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.shape import Shape, Shape_i
+from scipy.spatial import KDTree
 from scipy.stats import chi2, norm
 from scipy.stats import f as f_distribution
 
+from pymc_kameleon.analysis.trust import FEW_EVENTS
 from pymc_kameleon.model.black_boxes import ops_inside
 
 ROUNDING_OPS = {
@@ -31,8 +36,15 @@ STEP, MOST_WRONG, WRONG_SHARE = 1e-3, 1e-6, 0.2
 """Length in z to both sides, in which a difference is compared with the integral of the gradient;
 by how much they may differ, relative; and at which share of draws, as there are kinks."""
 
-MOST_HALVINGS = 30
-"""Halvings of lines along which log π and its gradient do not agree."""
+MOST_HALVINGS, HALVINGS_OF_JUMP, LESS = 30, 5, 8.0
+"""Halvings of lines along which log π and its gradient do not agree; and those in which a kink
+becomes 32 times less, and a jump so many times at most."""
+
+MOST_NEIGHBOURS = 4000
+"""Draws of which neighbours are looked for: of 20 000 in 100 dimensions that takes minutes."""
+
+STEEP = 2.0
+"""Times the slope that few draws exceed: what is less steep makes no sum over the draws wrong."""
 
 LEAST_JUMP, ROUNDINGS, NEGLIGIBLE = 1e-5, 1e3, 20.0
 """Change of log π at a point that is a jump; roundings of log π that are none; and how far below
@@ -71,13 +83,14 @@ def why_not_by_graph(logp, value_vars):
 # ---- density ------------------------------------------------------------------------------------
 
 
-def why_not_by_density(density, x, logp):
-    """Return why log π (n,) at draws x (n, d) does not fit its gradient nearby; else nothing.
+def why_not_by_density(density, x, logp, gradient):
+    """Return why log π (chains, draws) at draws x (.., d) does not fit its gradient; else nothing.
 
     `density` returns both at points. Lines between draws, and beyond them, are halved until a
     difference of log π is the integral of the gradient, or a jump is left.
     """
-    rng = np.random.default_rng(len(x))
+    x, gradient = (part.reshape(-1, x.shape[2]) for part in (x, gradient))
+    rng, logp = np.random.default_rng(len(x)), logp.ravel()
     mean, factor = whitening(x)
     if _derivative_is_wrong(density, x[rng.integers(len(x), size=N_LINES)], factor, rng):
         return (
@@ -88,10 +101,14 @@ def why_not_by_density(density, x, logp):
         return "the log-density does not fall off far away from the draws"
     begin, end = rng.integers(len(x), size=(2, N_LINES))
     last = rng.permutation(np.unique([x.argmin(axis=0), x.argmax(axis=0)]))[:N_LINES]
+    draw, neighbour = _steep_pairs(x, logp, gradient, factor, rng)
     out = np.concatenate([end, last])
-    ends = np.concatenate([x[end], mean + STRETCH * (x[out] - mean)])
-    begin = np.concatenate([begin, out])
-    jump = _jump_along(density, x[begin], ends, logp[begin], logp.min())
+    ends = np.concatenate([x[end], mean + STRETCH * (x[out] - mean), x[neighbour]])
+    begin = np.concatenate([begin, out, draw])
+    ways = ends - x[begin]
+    slopes = np.sort(np.abs(ways @ gradient.T), axis=1)
+    steep = STEEP * slopes[:, -min(FEW_EVENTS, len(x))]
+    jump = _jump_along(density, x[begin], ends, logp[begin], logp.min(), steep)
     if np.isinf(jump):
         return (
             "the log-density ends near the draws, where it is not yet low (has a bounded variable "
@@ -133,15 +150,38 @@ def _falls_off(density, x, logp, rng):
     return (density(far)[0] < logp[base] - LEAST_FALL).all()
 
 
-def _jump_along(density, a, b, at_a, low):
-    """Return the largest jump along lines from a to b (n, d): inf if it ends, 0 for none."""
+def _steep_pairs(x, logp, gradient, factor, rng):
+    """Return neighbours between which log π changes most beyond the mean of their gradients."""
+    own = rng.permutation(np.unique(x, axis=0, return_index=True)[1])[:MOST_NEIGHBOURS]
+    x, logp, gradient = x[own], logp[own], gradient[own]
+    z = np.linalg.solve(factor, x.T).T
+    other = KDTree(z).query(z, k=2, workers=-1)[1][:, 1]
+    slopes = np.sum((gradient + gradient[other]) * (x[other] - x), axis=1) / 2
+    off = np.abs(logp[other] - logp - slopes)
+    chosen = np.argsort(-off, kind="stable")[:N_LINES]
+    return own[chosen], own[other[chosen]]
+
+
+def _jump_along(density, a, b, at_a, low, steep):
+    """Return the largest jump along lines from a to b (n, d): inf if it ends, 0 for none.
+
+    A jump stays in all halvings, or is one by more than `steep` (n,), which is for the whole lines.
+    """
     at_b = density(b)[0]
-    off = _disagreement(density, a, b, at_a, at_b)
+    off, before = _disagreement(density, a, b, at_a, at_b), []
     for halving in range(MOST_HALVINGS + 1):
-        open_ = (off > LEAST_JUMP + _rounding_of(at_a)) & (np.fmax(at_a, at_b) > low - NEGLIGIBLE)
-        if halving == MOST_HALVINGS or not open_.any():
-            return off[open_].max(initial=0.0)
-        a, b, at_a, at_b = (part[open_] for part in (a, b, at_a, at_b))
+        is_open = off > LEAST_JUMP + _rounding_of(at_a)
+        is_open &= np.fmax(at_a, at_b) > low - NEGLIGIBLE
+        if halving == MOST_HALVINGS or not is_open.any():
+            return off[is_open].max(initial=0.0)
+        if halving >= HALVINGS_OF_JUMP:
+            is_steep = is_open & (off > before.pop(0) / LESS) & (np.abs(at_b - at_a) > steep)
+            is_steep &= np.fmin(at_a, at_b) > low
+            if is_steep.any():
+                return off[is_steep].max()
+        kept = a, b, at_a, at_b, steep / 2, off, *before
+        a, b, at_a, at_b, steep, *before = (part[is_open] for part in kept)
+        before = before[1:] + before[:1]
         middle = (a + b) / 2
         at_middle = density(middle)[0]
         halves = (a, middle, at_a, at_middle), (middle, b, at_middle, at_b)

@@ -19,7 +19,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from pymc_kameleon.analysis.batches import MOST_BATCHES, batch_means, coefficients, combined
+from pymc_kameleon.analysis.batches import (
+    MOST_BATCHES,
+    batch_means,
+    coefficients,
+    combined,
+    variance_of_mean,
+)
 from pymc_kameleon.analysis.identity import whitening
 
 MOST_FOLDS, MOST_CONTROLS, CONTROLS_PER_DRAW = 4, 700, 0.5
@@ -32,10 +38,6 @@ ALL_DIVIDED, FARTHEST = 0.999, 8.0
 """Share of the draws that a coordinate divides, from which no combination is looked for; and where
 a step may be at most, in standard deviations."""
 
-LEAST_ERROR = 1e-6
-"""Standard error that is stated at least, in standard deviations: jumps that make less are not seen
-by identity.py."""
-
 
 class Controls(NamedTuple):
     """Controls of all draws, each of variance 1 or so, the most useful first."""
@@ -44,9 +46,10 @@ class Controls(NamedTuple):
     sizes: list  # how many of them may be used
     position: np.ndarray  # (chains, draws, d)
     gradient: np.ndarray  # the same of log π
+    diverged: int  # draws after which there may be a part of the posterior that no draw has seen
 
 
-def controls_of(position, gradient):
+def controls_of(position, gradient, diverged=0):
     """Return Controls, by positions and gradients (chains, draws, d) on the unconstrained scale."""
     chains, draws, d = position.shape
     learned_from = chains * draws // 2  # at least, two of four blocks
@@ -61,11 +64,15 @@ def controls_of(position, gradient):
         parts.append(2.0 * (i == j) + z[..., i] * g[..., j] + z[..., j] * g[..., i])
     values = np.concatenate(parts, axis=2)
     values /= np.sqrt(np.mean(values**2, axis=(0, 1)))
-    return Controls(values, sizes, position, gradient)
+    return Controls(values, sizes, position, gradient, diverged)
 
 
 def zero_variance(f, controls):
-    """Return Corrected averages of f (chains, draws, q), finite, of two chains or more."""
+    """Return Corrected averages of f (chains, draws, q), finite, of two chains or more.
+
+    n independent draws do not see a part with 1/n of the mass, so an error is at least sd/n; with k
+    draws that diverged, which say that there is such a part, (1 + k) sd/n.
+    """
     chains, draws, q = f.shape
     folds = np.arange(chains) * min(MOST_FOLDS, chains) // chains
     batches = np.arange(draws) * MOST_BATCHES // draws
@@ -86,12 +93,15 @@ def zero_variance(f, controls):
         rest[..., two[fits]] = rest[..., q:][..., fits]
         x[own] = rest[..., :q]
     x += f.mean(axis=(0, 1))
-    least = np.square(LEAST_ERROR * f.std(axis=(0, 1)))
+    lengths, variance = np.bincount(batches), f.var(axis=(0, 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        n = np.fmin(variance / variance_of_mean(a, lengths), chains * draws)
+        least = np.nan_to_num(variance * ((1 + controls.diverged) / n) ** 2)
     # of n places, the gap that a given point is in has the mean square 6/n², and the point's place
     # 1/12 of that
     n_places = min(np.unique(own).size for own in np.moveaxis(controls.position, 2, 0))
     least[two] = np.maximum(least[two], ((high - low)[two] / n_places) ** 2 / 2)
-    found = combined(a, x, coefficients(a, x, 0.0), np.bincount(batches), least, 0.0)
+    found = combined(a, x, coefficients(a, x, 0.0), lengths, least, 0.0)
     return found._replace(is_better=found.is_better & (found.gain > 1))
 
 

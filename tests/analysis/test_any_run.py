@@ -64,7 +64,7 @@ def test_averages_are_corrected():
     table = pk.summary(dt, model=pair(), round_to="none")
     assert is_right(table)
     assert (table["gain"] > 3).all()
-    assert (table.loc[["x[a]", "x[b]", "x[c]"], "gain"] > 1e6).all()
+    assert (table.loc[["x[a]", "x[b]", "x[c]"], "gain"] > 300).all()  # of 4000 draws
     assert table.attrs["by_gradients"] == list(table.index)
     np.testing.assert_allclose(table["sd"].iloc[:3], [1, 2, 3], rtol=1e-3)
     found = pk.expectation(dt, lambda v: v["x"].sum(axis=2) + v["t"], model=pair())
@@ -122,7 +122,8 @@ def test_draws_of_nuts():
     stats_of_nuts["diverging"][:] = False
     dt["sample_stats"] = xr.DataTree(stats_of_nuts)
     table = pk.summary(dt, model=model, round_to="none")
-    assert table.loc["x[1]", "gain"] > 100
+    least = 0.99 * table.loc["x[1]", "sd"] / 2000
+    assert table.loc["x[1]", "mcse_mean"] >= least
     assert abs(table.loc["x[1]", "mean"]) < MOST_Z * table.loc["x[1]", "mcse_mean"]
     with pm.Model() as other:
         x = pm.Normal("x", 0, 1, shape=2)
@@ -133,9 +134,9 @@ def test_draws_of_nuts():
     assert "another log-density" in table.attrs["not_by_gradients"]
     stats_of_nuts["diverging"][0, 0] = True
     dt["sample_stats"] = xr.DataTree(stats_of_nuts)
-    assert "1 draw diverged" in pk.summary(dt, model=model).attrs["not_by_gradients"]
-    stats_of_nuts["diverging"][:] = False
-    dt["sample_stats"] = xr.DataTree(stats_of_nuts)
+    table = pk.summary(dt, model=model, round_to="none")
+    assert table.loc["x[1]", "mcse_mean"] >= 2 * least  # a part may be seen by no draw
+    del dt["gradients"]
     dt["posterior"] = xr.DataTree(dt["posterior"].to_dataset()[["x"]])
     assert "the draws lack s of" in pk.summary(dt, model=model).attrs["not_by_gradients"]
 
@@ -416,6 +417,9 @@ BROKEN = {
         lambda x: -2 * (0.3 - np.round(x, 1)) ** 2,
     ),
     "rare jump": with_potential(lambda x: pt.switch(x > 2.7, 3.0, 0.0)),
+    "steep rise": with_potential(lambda x: 0.15 * pt.sigmoid((x + 0.4) / 2e-5)),
+    "rise that few draws see": with_potential(lambda x: 0.15 * pt.sigmoid((x + 0.4) / 7e-4)),
+    "narrow bump": with_potential(lambda x: pt.switch(pt.abs(x - 0.8) < 1e-3, 1.2, 0.0)),
     "table": with_potential(
         lambda x: pt.as_tensor(TABLE)[pt.clip(x + 2, 0, 4).astype("int64")],
         lambda x: TABLE[np.clip(x + 2, 0, 4).astype(int)],
@@ -478,7 +482,7 @@ def test_jumps_far_away_in_any_direction_are_met(far):
     for n in range(2000, 2020):
         x = np.random.default_rng(n).standard_normal((n, 8))
         x = x[x @ normal_to_it < far]
-        found += "ends near the draws" in why_not_by_density(density, x, density(x)[0])
+        found += "ends near the draws" in why_not_by_density(density, x[None], *density(x))
     assert found >= 17  # at 4.5 one of a hundred is missed
 
 

@@ -36,7 +36,11 @@ def test_quadratics_of_a_normal_are_known(chains):
     f = np.stack([x[..., 0], x[..., 1] ** 2, x[..., 0] * x[..., 2]], axis=2)
     found = zero_variance(f, controls_of(x, g))
     assert found.is_better.all()
-    assert (found.gain > 1e8).all()
+    least = f.std(axis=(0, 1)) / f[..., 0].size
+    assert (least * (1 - 1e-9) < found.mcse).all()
+    assert (found.gain > 20).all()
+    diverged = zero_variance(f, controls_of(x, g, diverged=2))
+    np.testing.assert_allclose(diverged.mcse, 3 * found.mcse)
     np.testing.assert_allclose(found.mean, [3, 30, 0], atol=1e-5)
 
 

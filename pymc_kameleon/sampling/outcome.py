@@ -12,6 +12,7 @@ import pymc as pm
 from arviz_stats import rhat
 from arviz_stats.base import array_stats
 
+from pymc_kameleon.analysis.doubts import doubts
 from pymc_kameleon.analysis.gradients_of_draws import check_kept
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
 from pymc_kameleon.model.advice import what_may_help
@@ -68,11 +69,16 @@ class Finish:
             }
             if self.checks_convergence:
                 tasks["convergence checks"] = partial(self._check_convergence, tree)
+                tasks["comparison with the prior"] = partial(self._check_draws, tree)
             for name, task in tasks.items() if tree["posterior"].sizes["draw"] > 0 else ():
                 try:
                     task()
                 except Exception:  # a finished run is worth more than what is said about it
                     _log.exception(f"The {name} failed; the draws are returned.")
+
+    def _check_draws(self, tree):
+        for doubt in doubts(tree, self.model):
+            _log.warning(doubt)
 
     def _check_convergence(self, tree):
         if (numbers := superchains_of(tree["posterior"].to_dataset())) is not None:

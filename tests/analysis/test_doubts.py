@@ -1,0 +1,82 @@
+"""What draws make doubtful: that they are those of the prior, or that there is no posterior."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from runs import messages
+
+import pymc_kameleon as pk
+from pymc_kameleon.analysis.doubts import are_of_prior, is_rounded
+
+SEEDS, D = 20, 5
+
+
+def draws(seed, correlation=0.0):
+    """Draws of a prior in five dimensions, one of them discrete; and other ones (chains, draws)."""
+    rng = np.random.default_rng(seed)
+    prior, x = rng.standard_normal((300, D)), rng.standard_normal((4, 500, D))
+    for k in range(1, x.shape[1]):
+        x[:, k] = correlation * x[:, k - 1] + np.sqrt(1 - correlation**2) * x[:, k]
+    for own in (prior, x):
+        own[..., 1] = np.round(own[..., 1])
+    return x, prior
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+def test_draws_of_the_prior_are_told(correlation):
+    assert sum(are_of_prior(*draws(seed, correlation)) for seed in range(SEEDS)) >= SEEDS - 2
+
+
+@pytest.mark.parametrize("k", [0, 1])
+@pytest.mark.parametrize("change", [lambda x: x + 0.4, lambda x: 0.6 * x, lambda x: np.exp(x)])
+def test_draws_that_differ_in_one_coordinate_are_not(change, k):
+    for seed in range(SEEDS):
+        x, prior = draws(seed)
+        x[..., k] = change(x[..., k])
+        assert not are_of_prior(x, prior)
+
+
+def test_small_scales_are_those_of_positive_variables():
+    x, prior = draws(1)
+    names = ["a", "b", "s_log__", "t_log__[0]", "t_log__[1]"]
+    assert not is_rounded(x - 20, prior, names).any()
+    assert is_rounded(x - 40, prior, names).tolist() == [False, False, True, True, True]
+
+
+def said_of(model, caplog, **options):
+    with model:
+        pk.sample(300, tune=300, step=pk.GAM(), random_seed=1, progressbar=False, **options)
+    return [text for text in messages(caplog) if "of its prior" in text or "rounding" in text]
+
+
+def needle(width):
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Potential("likelihood", pt.switch(pt.abs(x[0] - 9) < width, 200.0, 0.0))
+    return model
+
+
+@pytest.mark.parametrize(("width", "is_felt"), [(1e-3, False), (8.0, True)])
+def test_a_run_that_returns_the_prior_says_so(width, is_felt, caplog):
+    said = said_of(needle(width), caplog)
+    assert len(said) == (not is_felt)
+    if said:
+        assert said[0].startswith("The draws of no parameter differ from draws of its prior.")
+
+
+@pytest.mark.parametrize(("noise", "is_exact"), [(0.0, True), (0.1, False)])
+def test_data_that_are_fitted_exactly_are_told(noise, is_exact, caplog):
+    """With noise, or without data, nothing is said."""
+    y = noise * np.random.default_rng(1).standard_normal(20)
+    with pm.Model() as model:
+        pm.Normal("y", 0.0, pm.HalfNormal("s"), observed=y)
+    said = said_of(model, caplog, initvals={"s": 1e-20} if is_exact else None)
+    assert len(said) == is_exact
+    assert all(text.startswith("s_log__ is") for text in said)
+
+
+def test_where_there_are_no_data_nothing_is_said(caplog):
+    with pm.Model() as model:
+        pm.Normal("x")
+    assert not said_of(model, caplog)

@@ -27,9 +27,9 @@ NOT_FELT = (
     "narrow the prior."
 )
 NO_BOUND = (
-    "{name} is {value:.3g}, where only rounding is left of the misfit: the density may have no bound "
-    "there. If the model fits data exactly, there is no posterior: give the noise a prior that "
-    "keeps it from 0."
+    "{name} is {value:.3g}, where only rounding is left of the misfit: the density may have no "
+    "bound there. If the model fits data exactly, there is no posterior: give the noise a prior "
+    "that keeps it from 0."
 )
 
 

@@ -184,14 +184,14 @@ def hangs_right(x):
 
 def test_what_takes_too_long_is_rejected_and_told(caplog):
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
-        dt, op = run(hangs_right, timeout=0.02, draws=10, tune=10)
+        dt, op = run(hangs_right, timeout=0.2, draws=10, tune=10)
     n = dt["posterior"].attrs["rejected_late"]
     assert n > 0
     assert float(dt["posterior"]["x"][..., 0].max()) <= 0.5
     said = "\n".join(messages(caplog))
     assert "in a process of their own" in said
     assert f"{n} evaluation" in said
-    assert "took longer than 0.02 s" in said
+    assert "took longer than 0.2 s" in said
     assert op.count < 200  # the others are in that process
 
 

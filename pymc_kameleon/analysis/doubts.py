@@ -14,8 +14,9 @@ from pymc_kameleon.analysis.unconstrained_draws import (
 )
 from pymc_kameleon.model.starts import prior_draws
 
-LEAST_P = 0.01
-"""Probability of the largest difference from the prior, from which there is none, by convention."""
+LEAST_P, LEAST_ESS = 0.01, 60
+"""Probability of the largest difference from the prior, from which there is none, by convention;
+and effective draws, of which fewer do not tell a spread from half of it."""
 
 ROUNDED = np.log(1e3 * np.finfo(float).eps)
 """Logarithm of a scale, less that of its prior's median, below which rounding decides on a fit."""
@@ -52,7 +53,7 @@ def doubts(tree, model):
 
 
 def are_of_prior(x, prior):
-    """Whether no coordinate of the draws differs from those of the prior.
+    """Whether enough draws differ in no coordinate from those of the prior.
 
     Both are compared by normal scores, which have the mean 0 and the variance 1 over the prior.
     """
@@ -63,7 +64,7 @@ def are_of_prior(x, prior):
         for value, sd in (score, 1.0), (score**2 - 1, np.sqrt(2)):
             ess = array_stats.ess(value, chain_axis=0, draw_axis=1, method="mean")
             z = value.mean() / (sd * np.sqrt(1 / ess + 1 / n))
-            if not 4 * d * norm.sf(abs(z)) > LEAST_P:
+            if not (ess > LEAST_ESS and 4 * d * norm.sf(abs(z)) > LEAST_P):
                 return False
     return True
 

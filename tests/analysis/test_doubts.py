@@ -37,6 +37,12 @@ def test_draws_that_differ_in_one_coordinate_are_not(change, k):
         assert not are_of_prior(x, prior)
 
 
+def test_few_draws_tell_nothing():
+    for seed in range(SEEDS):
+        x, prior = draws(seed)
+        assert not are_of_prior(x[:, :10], prior)
+
+
 def test_small_scales_are_those_of_positive_variables():
     x, prior = draws(1)
     names = ["a", "b", "s_log__", "t_log__[0]", "t_log__[1]"]

@@ -77,7 +77,7 @@ class Finish:
                     _log.exception(f"The {name} failed; the draws are returned.")
 
     def _check_draws(self, tree):
-        for doubt in doubts(tree, self.model):
+        for doubt in doubts(tree["posterior"].to_dataset(), self.model):
             _log.warning(doubt)
 
     def _check_convergence(self, tree):

@@ -7,7 +7,7 @@ import pytest
 from runs import messages
 
 import pymc_kameleon as pk
-from pymc_kameleon.analysis.doubts import are_of_prior, is_rounded
+from pymc_kameleon.analysis.doubts import are_like_prior, are_rounded
 
 SEEDS, D = 20, 5
 
@@ -25,34 +25,35 @@ def draws(seed, correlation=0.0):
 
 @pytest.mark.parametrize("correlation", [0.0, 0.8])
 def test_draws_of_the_prior_are_told(correlation):
-    assert sum(are_of_prior(*draws(seed, correlation)) for seed in range(SEEDS)) >= SEEDS - 2
+    assert sum(are_like_prior(*draws(seed, correlation)) for seed in range(SEEDS)) == SEEDS
 
 
-@pytest.mark.parametrize("k", [0, 1])
-@pytest.mark.parametrize("change", [lambda x: x + 0.6, lambda x: 0.4 * x, lambda x: np.exp(x)])
+@pytest.mark.parametrize("k", [0, 4])
+@pytest.mark.parametrize("change", [lambda x: x + 0.9, lambda x: 0.5 * x, lambda x: np.exp(x)])
 def test_draws_that_differ_in_one_coordinate_are_not(change, k):
     for seed in range(SEEDS):
         x, prior = draws(seed)
         x[..., k] = change(x[..., k])
-        assert not are_of_prior(x, prior)
+        assert not are_like_prior(x, prior)
 
 
 def test_few_draws_tell_nothing():
     for seed in range(SEEDS):
         x, prior = draws(seed)
-        assert not are_of_prior(x[:, :10], prior)
+        assert not are_like_prior(x[:, :10], prior)
 
 
 def test_small_scales_are_those_of_positive_variables():
-    x, prior = draws(1)
-    names = ["a", "b", "s_log__", "t_log__[0]", "t_log__[1]"]
-    assert not is_rounded(x - 20, prior, names).any()
-    assert is_rounded(x - 40, prior, names).tolist() == [False, False, True, True, True]
+    x, prior = (np.exp(part) for part in draws(1))
+    assert not are_rounded(1e-9 * x, prior).any()
+    assert are_rounded(1e-15 * x, prior).all()
+    assert not are_rounded(-x, prior).any()
+    assert not are_rounded(1e-15 * x, np.log(prior)).any()
 
 
 def said_of(model, caplog, **options):
     with model:
-        pk.sample(300, tune=300, step=pk.GAM(), random_seed=1, progressbar=False, **options)
+        pk.sample(1000, tune=1000, step=pk.GAM(), random_seed=1, progressbar=False, **options)
     return [text for text in messages(caplog) if "of its prior" in text or "rounding" in text]
 
 
@@ -68,7 +69,7 @@ def test_a_run_that_returns_the_prior_says_so(width, is_felt, caplog):
     said = said_of(needle(width), caplog)
     assert len(said) == (not is_felt)
     if said:
-        assert said[0].startswith("The draws of no parameter differ from draws of its prior.")
+        assert said[0].startswith("The draws of each parameter hardly differ")
 
 
 @pytest.mark.parametrize(("noise", "is_exact"), [(0.0, True), (0.1, False)])
@@ -79,7 +80,7 @@ def test_data_that_are_fitted_exactly_are_told(noise, is_exact, caplog):
         pm.Normal("y", 0.0, pm.HalfNormal("s"), observed=y)
     said = said_of(model, caplog, initvals={"s": 1e-20} if is_exact else None)
     assert len(said) == is_exact
-    assert all(text.startswith("s_log__ is") for text in said)
+    assert all(text.startswith("s is") for text in said)
 
 
 def test_where_there_are_no_data_nothing_is_said(caplog):

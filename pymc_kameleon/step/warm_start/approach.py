@@ -166,8 +166,7 @@ def _search_alone(search, rng, rough):
     search.metric = np.diag(search.scales)
     if d == 1:
         return
-    is_clear = search.ranges * EXACT_LINE > ROUNDING * abs(search.logps[0])
-    known = np.flatnonzero((search.misfits < EXACT_LINE) & is_clear)
+    known = np.flatnonzero(search.misfits < EXACT_LINE)
     known = known if len(known) >= max(2, d / 2) else []
     sweep(search, rng, np.setdiff1d(range(d), known), LINE_EVALUATIONS[1])
     search.note("line searches")

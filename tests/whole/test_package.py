@@ -107,7 +107,7 @@ def test_logistic_regression(example):
 
 @pytest.mark.slow
 def test_until_enough(example, tmp_path):
-    printed = [example("until_enough", "--ess", ess, "--tune", 500) for ess in (150, 600)]
+    printed = [example("until_enough", "--ess", ess, "--tune", 500) for ess in (150, 2400)]
     first, second = (int(re.search(r"(\d+) draws of each", text)[1]) for text in printed)
     assert 100 <= first < second < 100_000
     assert (tmp_path / "until_enough.zarr").exists()

@@ -11,6 +11,7 @@ y = x + Lu.
 
 import math
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -20,13 +21,7 @@ from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import lower_of
 from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
 from pymc_kameleon.approximation.searches import Searches
-from pymc_kameleon.step.warm_start.approach import (
-    ARMIJO,
-    DIFFERENCE_STEP,
-    LEAST_FACTOR,
-    TOP,
-    updated,
-)
+from pymc_kameleon.step.warm_start.climb import climb
 from pymc_kameleon.step.warm_start.quadratics import fit_shape
 from pymc_kameleon.step.warm_start.search import BudgetSpent, Search
 
@@ -52,9 +47,6 @@ SHORTEST_CLIMB, LONGEST_CLIMB, FARTHEST = 3, 20, 200.0
 """Steps of a climb that are to be paid for; at most; and how far from the first mode it may lead,
 in standard deviations, or else twice as far as draws of the prior: in the neck of a funnel it would
 go on for ever."""
-
-STRIDE = 3.0
-"""Factor by which a good step grows as long as f grows, too."""
 
 
 class Looked(NamedTuple):
@@ -177,53 +169,14 @@ def _climb(search, x, f, known, farthest):
 
     It ends where it comes to what is known.
     """
-    factor, inverse, moved, gradient = known[0].factor, np.eye(x.size), None, None
-    for n in range(LONGEST_CLIMB):
-        before, gradient = gradient, _slope(search, x, f, factor)
-        if moved is not None:
-            inverse = updated(inverse, moved, before - gradient)
-        step = inverse @ gradient
-        promised = gradient @ step
-        if n > 1 and not promised > 2 * TOP * x.size:
-            inverse, moved, step, promised = np.eye(x.size), None, gradient, gradient @ gradient
-            if not promised > 2 * TOP * x.size:
-                break
-        t, f_new = 1.0, search.evaluate(x + factor @ step)
-        while not f_new > f + ARMIJO * t * promised and t > LEAST_FACTOR:
-            t *= ARMIJO
-            f_new = search.evaluate(x + factor @ (t * step))
-        if not f_new > f:
-            if moved is None:
-                break
-            inverse, moved = np.eye(x.size), None  # and up the slope
-            continue
-        while f_new - f > 0.7 * t * promised:
-            further = search.evaluate(x + factor @ (STRIDE * t * step))
-            if not further > f_new:
-                break
-            t, f_new = STRIDE * t, further
-        moved, x, f = t * step, x + factor @ (t * step), f_new
-        if np.any(np.abs(x - known[0].mean) > farthest):
+    home = known[0]
+    for place in islice(climb(search, x, f, home.factor), 1 + LONGEST_CLIMB):
+        x, f, _ = place
+        if np.any(np.abs(x - home.mean) > farthest):
             return None
         if _attract(known, x, f):
             break
-    return x, f, factor @ _root(inverse)
-
-
-def _slope(search, x, f, factor):
-    """Return the gradient in u, by differences, to where f is finite; 0 if it is not."""
-    h = DIFFERENCE_STEP
-    slope = (np.array([search.evaluate(x + h * column) for column in factor.T]) - f) / h
-    for i in np.flatnonzero(~np.isfinite(slope)):
-        slope[i] = (f - search.evaluate(x - h * factor[:, i])) / h
-    return np.where(np.isfinite(slope), slope, 0.0)
-
-
-def _root(inverse):
-    try:
-        return np.linalg.cholesky(inverse)
-    except np.linalg.LinAlgError:
-        return np.eye(len(inverse))
+    return place
 
 
 def _mode_at(search, x, f, metric, known, rng):

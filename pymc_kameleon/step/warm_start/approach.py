@@ -2,7 +2,7 @@
 
 For log-densities that have no gradient and are expensive. Each coordinate is searched first, which
 gives its scale. Where the log-density is exactly quadratic in many coordinates, a fit in these
-finds their maximum from however far. SciPy's BFGS goes the rest of the way, and quadratics that are
+finds their maximum from however far. BFGS climbs the rest of the way, and quadratics that are
 fitted at the top give the shape. Chains of one run need not all go the whole way: where f does not
 dip between a chain and the place to which another has come, it goes there.
 
@@ -14,10 +14,10 @@ quadratic, ρ the radius in u of the points that it is fitted to.
 from contextlib import suppress
 
 import numpy as np
-from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.approximation.linalg import lower_of
+from pymc_kameleon.step.warm_start.climb import climb
 from pymc_kameleon.step.warm_start.lines import parabola, sweep
 from pymc_kameleon.step.warm_start.quadratics import fit_shape, is_still_right, solve
 from pymc_kameleon.step.warm_start.search import (
@@ -43,17 +43,9 @@ FOLLOWING = 10
 LATE = 5
 """Times d: last evaluations, by whose gain a search is judged that has used up its budget."""
 
-DIFFERENCE_STEP = 0.01
-"""Finite differences of the climb, in u."""
-LEAST_SLOPE, LEAST_GAIN = 0.1, 0.1
-"""The climb ends where the gradient in u, or the gain of a step, is less."""
-
-INFINITE = 1e10
-"""How far below the start of a climb what stands for -inf is."""
-
-LOSS, STRAYED = 0.2, 6.0
-"""Times d: log mass that a climb may lose; and its squared length, in a metric that was solved
-for."""
+LOSS, NEAR_TOP = 0.2, 0.15
+"""Times d: log mass that a climb may lose; and the gain that may be left where it is clear to which
+top it leads."""
 
 LARGEST_DIP, LINE_RATIO, NEAR_ENOUGH = 1.0, 1.5, 1.0
 """Dip of f on the line between two places that count as one, at most; the ratio of distances of
@@ -62,11 +54,6 @@ points there; and the distance in u within which none is looked at."""
 NEAR_TRIES, LEAST_TRIES, SHORT_WAY = 10, 4, 50
 """Tries of a draw near the middle of a WarmStart, at most; fewer where evaluations are limited, and
 two on a way of at most so many."""
-
-TOP, ARMIJO, LEAST_FACTOR = 0.15, 0.3, 1e-3
-"""Of a climb in another chain's metric: times d, the gain left at its end; the share of the
-promised gain that a step makes, which steps into other modes seldom do; and its shortening, at
-most."""
 
 
 def evaluations_for_own_search(d):
@@ -112,7 +99,7 @@ def _follows_guide(search, rng, guide):
     is_there = _go_where_exact(search, guide) if guide.exact.any() else guide.exact
     others = np.flatnonzero(~is_there)
     if len(others) > 1:
-        _climb_in_metric(search, guide)
+        _climb_to(search, guide)
     else:
         sweep(search, rng, others, LINE_EVALUATIONS[1])
     own = search.here()
@@ -146,40 +133,12 @@ def _go_where_exact(search, guide):
     return np.zeros_like(guide.exact)
 
 
-def _climb_in_metric(search, guide):
-    """Climb with the guide's curvature, which BFGS corrects, until near a top or the guide."""
-    d, origin, inverse = search.x.size, search.x, np.eye(search.x.size)
-    goal = np.linalg.solve(guide.factor, guide.x - origin)
-
-    def at(u):
-        return search.evaluate(origin + guide.factor @ u)
-
-    def slope(u, f):
-        return np.array([at(u + DIFFERENCE_STEP * one) - f for one in np.eye(d)]) / DIFFERENCE_STEP
-
-    u, f, moved, gradient = np.zeros(d), search.f, None, None
-    while np.sum((u - goal) ** 2) > d:
-        before, gradient = gradient, slope(u, f)
-        if moved is not None:
-            inverse = updated(inverse, moved, before - gradient)
-        step = inverse @ gradient
-        if moved is not None and not gradient @ step > 2 * TOP * d:  # at first the scale is foreign
+def _climb_to(search, guide):
+    """Climb with the guide's curvature, until near a top or the guide."""
+    left = NEAR_TOP * search.x.size
+    for x, _, _ in climb(search, search.x, search.f, guide.factor, left):
+        if np.sum(np.linalg.solve(guide.factor, x - guide.x) ** 2) <= x.size:
             return
-        t, f_new = 1.0, at(u + step)
-        while not f_new > f + ARMIJO * t * (gradient @ step):
-            t *= ARMIJO
-            if t < LEAST_FACTOR:
-                return
-            f_new = at(u + t * step)
-        moved, u, f = t * step, u + t * step, f_new
-
-
-def updated(inverse, moved, change):
-    """Return what BFGS makes of an inverse curvature; as it was, if f is not concave there."""
-    if not moved @ change > 1e-3 * np.linalg.norm(moved) * np.linalg.norm(change):
-        return inverse
-    left = np.eye(moved.size) - np.outer(moved, change) / (moved @ change)
-    return left @ inverse @ left.T + np.outer(moved, moved) / (moved @ change)
 
 
 def draw_near(found, logp, rng, tries=NEAR_TRIES):
@@ -207,8 +166,7 @@ def _search_alone(search, rng, rough):
     search.metric = np.diag(search.scales)
     if d == 1:
         return
-    is_clear = search.ranges * EXACT_LINE > ROUNDING * abs(search.logps[0])
-    known = np.flatnonzero((search.misfits < EXACT_LINE) & is_clear)
+    known = np.flatnonzero(search.misfits < EXACT_LINE)
     known = known if len(known) >= max(2, d / 2) else []
     sweep(search, rng, np.setdiff1d(range(d), known), LINE_EVALUATIONS[1])
     search.note("line searches")
@@ -234,8 +192,7 @@ def _search_alone(search, rng, rough):
         sweep(search, rng, range(d), LINE_EVALUATIONS[1])
         search.note("line searches")
         is_lost = search.f + np.log(search.scales).sum() < mass - LOSS * d
-        strays = solved and len(exact) < d
-        if is_lost or (strays and np.sum((inverse @ (search.x - before[0])) ** 2) > STRAYED * d):
+        if is_lost:
             search.return_to(before)
             return
         if d <= MOST_FITTED:
@@ -244,22 +201,10 @@ def _search_alone(search, rng, rough):
 
 
 def _climb(search, least):
-    """Maximise f by BFGS with finite differences; `least` evaluations have to be left."""
-    origin, metric, top, d = search.x, search.metric, search.f, search.x.size
-
-    def minus_f(u):
-        if search.left <= least:
-            raise BudgetSpent
-        return min(top - search.evaluate(origin + metric @ u), INFINITE)
-
-    def look(u):
-        nonlocal last
-        gain, last = search.f - last, search.f
-        search.note("climb", np.nan, np.nan, gain)
-        if gain < LEAST_GAIN or search.left < least + 3 * (d + 1):
-            raise StopIteration
-
-    last, options = top, {"eps": DIFFERENCE_STEP, "gtol": LEAST_SLOPE}
-    found = minimize(minus_f, np.zeros(d), method="BFGS", options=options, callback=look)
-    with suppress(np.linalg.LinAlgError):  # rounding leaves it indefinite
-        search.metric = metric @ np.linalg.cholesky(found.hess_inv)
+    """Maximise f; at least so many evaluations are left then, about."""
+    before = search.f
+    for _, f, metric in climb(search, search.x, search.f, search.metric):
+        search.note("climb", np.nan, np.nan, f - before)
+        search.metric, before = metric, f
+        if search.left < least + 3 * (search.x.size + 1):
+            return

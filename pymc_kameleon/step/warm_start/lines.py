@@ -54,13 +54,13 @@ class _Line(dict):
 
 
 class MassLine(_Line):
-    """The log of the mass along a coordinate, about: f, and the volume in `exact` coordinates.
+    """The log of the mass along a coordinate, about: f, and the volume in n exact coordinates.
 
-    The scales of a few of these, given the others, tell how it changes: f is quadratic in them.
+    The scale of `one` of these, given the others, tells how it changes: f is quadratic in them.
     """
 
-    def __init__(self, search, k, exact, few):
-        self.n, self.few, self.found = len(exact), few, {}
+    def __init__(self, search, k, n, one):
+        self.n, self.one, self.found = n, one, {}
         super().__init__(search, k)
 
     def first(self):
@@ -71,15 +71,12 @@ class MassLine(_Line):
         """Return the value at a distance."""
         x = self.place(t)
         f = self.search.evaluate(x)
-        growth = np.mean([self._growth(x, f, j) for j in self.few])
+        scale = self.search.scales[self.one]
+        sides = [self.search.evaluate(moved(x, self.one, h)) for h in (-scale, scale)]
+        curvature = 2 * f - sum(sides)
+        growth = -np.log(curvature) / 2 if 0 < curvature < np.inf else -np.inf
         self.found[t] = f, np.exp(growth)
         return f + self.n * growth
-
-    def _growth(self, x, f, j):
-        scale = self.search.scales[j]
-        sides = [self.search.evaluate(moved(x, j, h)) for h in (-scale, scale)]
-        curvature = 2 * f - sum(sides)
-        return -np.log(curvature) / 2 if 0 < curvature < np.inf else -np.inf
 
 
 def _exact_top(line, h):

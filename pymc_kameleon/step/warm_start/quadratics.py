@@ -9,14 +9,11 @@ from pymc_kameleon.core.quadratic import by_order, gradient_and_hessian, n_coeff
 from pymc_kameleon.step.warm_start.lines import MassLine, bracket, top_of
 from pymc_kameleon.step.warm_start.search import EXACT_FIT, MASS_LINE_EVALUATIONS, ROUNDING, moved
 
-VOLUME_COORDINATES = 1
-"""Coordinates whose scales tell how the volume changes."""
-
 N_PROBES, PROBE_MISFIT = 3, 0.2
 """Points at which a rough shape is tried, and the share by which f may fall more or less there."""
 
-SHAPE_FITS = 3
-"""Fits at the top, about; three times as many at most, as long as it is wider than was known."""
+SHAPE_FITS = 6
+"""Fits at the top, at most."""
 
 LEAST_CURVATURE = 0.1
 """Curvature in u that a fit is trusted with, at least."""
@@ -55,9 +52,9 @@ def solve(search, rng, exact):
     e = np.maximum(np.abs(e), max(1e-9, 3 * misfit / spread / n**0.5) * np.abs(e).max())
     search.evaluate(moved(centre, exact, block @ vectors @ (vectors.T @ gradient / e)))
     block = block @ vectors / np.sqrt(e)
-    few, gain = rng.permutation(exact)[:VOLUME_COORDINATES], 0.0
+    one, gain = rng.permutation(exact)[0], 0.0
     for k in rng.permutation(np.setdiff1d(np.arange(search.x.size), exact)):
-        line = MassLine(search, k, exact, few)
+        line = MassLine(search, k, n, one)
         if line[0.0] == -np.inf:  # f is not concave here, so that it is not that quadratic
             return -1.0
         bracket(line, search.scales[k], MASS_LINE_EVALUATIONS)
@@ -87,7 +84,7 @@ def fit_shape(search, rng, known):
     """Fit quadratics around the best point until one agrees with the metric, if that is `known`."""
     d, rho = search.x.size, FIT_RADIUS
     p = n_coefficients(d)
-    for i in range(3 * SHAPE_FITS):
+    for i in range(SHAPE_FITS):
         near = np.count_nonzero(_is_near(_distances2(search, search.x) / (d * rho**2)))
         origin, top = search.x, search.f
         n_new = d + 4 if known and i == 0 else max(d + 4, int(1.2 * p) - near)
@@ -99,7 +96,7 @@ def fit_shape(search, rng, known):
             if 0.15 < drop / (d * rho**2) < 0.8:
                 break
             continue
-        fitted = _fit(search, origin, top, rho, drop)
+        fitted = _fit(search, origin, top, rho)
         if fitted is None:
             rho *= 0.5
             continue
@@ -111,9 +108,7 @@ def fit_shape(search, rng, known):
         if gain > 0.25:
             search.evaluate(origin + search.metric @ vectors @ step)
         search.metric = search.metric @ vectors / np.sqrt(clipped)
-        rho = FIT_RADIUS * min(1.0, np.sqrt(3 * d / max(drop, 1e-10)))
-        agrees = gain < max(0.5, 0.15 * d) and e.min() > 0.4 and e.max() < 3
-        if agrees or (i >= SHAPE_FITS and e.min() > LEAST_CURVATURE):
+        if gain < max(0.5, 0.15 * d) and e.min() > 0.4 and e.max() < 3:
             break
 
 
@@ -127,23 +122,17 @@ def _distances2(search, origin):
     return np.sum(u * u, axis=0)
 
 
-def _fit(search, origin, top, rho, drop):
+def _fit(search, origin, top, rho):
     """Fit a quadratic in u; return eigenvalues and -vectors of −H, and g along them."""
     d = len(origin)
     drops, distances2 = top - np.array(search.logps), _distances2(search, origin)
-    cap = max(6 * d, 2.5 * drop) if np.isfinite(drop) else 6 * d
-    rows = np.flatnonzero(_is_near(distances2 / (d * rho**2)) & (drops < cap))
+    rows = np.flatnonzero(_is_near(distances2 / (d * rho**2)) & np.isfinite(drops))
     rows = rows[np.argsort(distances2[rows], kind="stable")][: 2 * n_coefficients(d)]
     if len(rows) < d + 2:
         return None
     u = np.linalg.solve(search.metric, (np.array(search.points)[rows] - origin).T).T
-    drops = drops[rows]
-    weights = (1 + np.abs(drops) / max(d, cap / 6)) ** -2
-    design = terms(u)
-    penalty = np.diag(by_order([1e-10, 1e-8, 1e-3], d))
-    normal = (design.T * weights) @ design + penalty
-    right = design.T @ (weights * (np.sum(u * u, axis=1) / 2 - drops))
-    coefficients = np.linalg.solve(normal, right)
-    gradient, hessian = gradient_and_hessian(coefficients, d)
+    design, penalty = terms(u), np.diag(by_order([1e-10, 1e-8, 1e-3], d))
+    right = design.T @ (np.sum(u * u, axis=1) / 2 - drops[rows])
+    gradient, hessian = gradient_and_hessian(np.linalg.solve(design.T @ design + penalty, right), d)
     e, vectors = np.linalg.eigh(-(hessian - np.eye(d)))
     return e, vectors, vectors.T @ gradient

@@ -3,16 +3,10 @@
     python examples/benchmarks/ablations.py [--rules directions images] [--cases heat]
         [--budgets 150] [--seeds 4]
 
-A run is ``pk.sample(max_evaluations=...)``; its error is the root mean square, over coordinates,
-of errors of posterior means by ``pk.summary``, in posterior standard deviations. It is wrong if a
-mean is off by more than 0.2 sd and by 4 standard errors, and no warning says anything.
-
-``RULES`` says how each rule is switched off. The table has, for each family of problems, the ratio
-of the errors without the rule to those with it (geometric mean, and its standard error in the last
-digits), and the runs that are wrong without it. A rule stays if the ratio is above 1.05 by two
-standard errors in some family, or if without it one run in fifty more is wrong.
+docs/ablations.md says what is measured. ``RULES`` says how each rule is switched off.
 """
 
+import ast
 import sys
 from contextlib import ExitStack
 from functools import cache, partial
@@ -26,16 +20,18 @@ import pymc as pm
 import pytensor.tensor as pt
 from benchmark import each, grouped, main, quiet, sample, sample_by_pymc, table
 from first_evaluations import noisy
+from posteriors import POSTERIORS
 from problems import CASES, Case, Problem, kept, known_quantiles
 from simulators import MODELS, reference
 
 import pymc_kameleon as pk
+from pymc_kameleon.analysis.surrogate_correction import by_surrogate
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.approximation.search import maximum
 from pymc_kameleon.samplers.surrogate.active import process
 
 FILE = Path(__file__).with_suffix(".json")
-BUDGETS = 150, 300, 1000
+BUDGETS = 150, 300, 1000, 3000
 WRONG, STANDARD_ERRORS = 0.2, 4.0
 NOISE = 0.1
 """Standard deviation of noisy log-densities."""
@@ -45,27 +41,35 @@ NOISE = 0.1
 DENSITIES = (
     *("GARCH", "AR5", "interaction", "hidden Markov", "mixture", "schools", "transforms"),
     *("banana", "thin bend", "two modes", "centred schools", "noisy AR5", "noisy schools"),
+    *("exponential priors", "groups"),
 )
+MOVES = tuple(f"{case} by moves" for case in (*DENSITIES[:7], *DENSITIES[-2:]))
+BY_MOVES = {"samplers.surrogate.active.search.MOST_COORDINATES": 0}
+BY_MOVES["analysis.draws_of_result.KINDS"] = [by_surrogate]
+"""What makes a run one without a process, as if it had more than 14 coordinates."""
+
 OUTPUTS = (
     *("influenza", "pk_by_subject", "heat", "hares"),
     *("kinetics of 4", "kinetics of 12", "three modes"),
 )
 MANY_AT_ONCE = "two modes by 64", "AR5 by 64", "GARCH by 64", "hidden Markov by 64"
-FAMILIES = {"log-density": DENSITIES, "many at once": MANY_AT_ONCE, "simulator": OUTPUTS}
+FAMILIES = {"log-density": DENSITIES, "by moves": MOVES, "many at once": MANY_AT_ONCE}
+FAMILIES["simulator"] = OUTPUTS
 
 
 def measured(rule, case, budget, seed):
     """Return the error of a run, its largest one, and whether it is wrong without a warning."""
-    case, _, at_once = case.partition(" by ")
-    options = {"max_concurrent": int(at_once)} if at_once else {}
+    case, _, how = case.partition(" by ")
+    options = {"max_concurrent": int(how)} if how.isdigit() else {}
     step, known = step_of(case)
     model, step.n_trials = step.model, 0  # which would count for the first run alone
     with ExitStack() as stack:
-        for patch in patches(RULES[rule]):
+        for patch in patches(RULES[rule].without | (BY_MOVES if how == "moves" else {})):
             stack.enter_context(patch)
         with quiet() as told:
             dt = sample(step, max_evaluations=budget, random_seed=seed, **options)
-            found = pk.summary(dt, list(model.initial_point()), model=model, round_to="none")
+            names = known.get("names", list(model.initial_point()))
+            found = pk.summary(dt, names, model=model, round_to="none")
     off = np.abs(found["mean"].to_numpy() - known["mean"]) / known["sd"]
     sure = off > STANDARD_ERRORS * found["mcse_mean"].to_numpy() / known["sd"]
     return {
@@ -88,8 +92,8 @@ def model_of(case):
     """Return the model of a case, and mean and sd of its coordinates."""
     if case in MODELS:
         return MODELS[case].model(), reference(MODELS[case].known_as or case)
-    if case in CASES:
-        problem = Problem(case)
+    if case in {**POSTERIORS, **CASES}:
+        problem = Problem(case, CASES.get(case, Case(POSTERIORS.get(case))))
         return problem.model, known_quantiles(problem)
     if case.startswith("noisy "):
         case = case.removeprefix("noisy ")
@@ -167,6 +171,16 @@ def thin_bend():
     return model, {"mean": np.array([0.0, 1.0]), "sd": np.array([1.0, np.sqrt(2.01)])}
 
 
+def exponential_priors(shapes=(1, 1, 4)):
+    """Return rates, two of which nothing is observed, and 4 normals: what is known is exact."""
+    with pm.Model() as model:
+        rates = pm.Exponential("rates", 1, shape=len(shapes))
+        pm.Exponential("y", rates[2], observed=np.ones(shapes[2] - 1))
+        pm.Normal("others", shape=4)
+    sd = np.concatenate([np.power(shapes, -0.5), np.ones(4)])
+    return model, {"mean": np.repeat([1.0, 0.0], [3, 4]), "sd": sd, "names": ["rates", "others"]}
+
+
 @pk.black_box(ndim=1)
 def cubic(x):
     """Return x³ − 3x of the first of two numbers, and the other one."""
@@ -182,13 +196,12 @@ def three_modes():
     w = np.exp(-(((grid**3 - 3 * grid - 1) / 0.3) ** 2) / 2 - grid**2 / 8)
     mean, variance = np.average(grid, weights=w), 1 / (1 / 0.5**2 + 1 / 4)
     sd = np.sqrt(np.average((grid - mean) ** 2, weights=w))
-    return model, {
-        "mean": np.array([mean, variance * 0.35 / 0.5**2]),
-        "sd": np.array([sd, np.sqrt(variance)]),
-    }
+    means, sds = np.array([mean, variance * 0.35 / 0.5**2]), np.array([sd, np.sqrt(variance)])
+    return model, {"mean": means, "sd": sds}
 
 
 PLACES = {"thin bend": thin_bend, "two modes": two_modes, "three modes": three_modes}
+PLACES["exponential priors"] = exponential_priors
 
 
 # ---- rules --------------------------------------------------------------------------------------
@@ -201,26 +214,8 @@ class Rule(NamedTuple):
     without: dict  # "module.NAME" or "module.Class.name" -> value
 
 
-# Rules of the emulator of simulators.
-
 SEARCH, FIT = "approximation.search", "samplers.emulator.fit"
 OF_SEARCH = f"{SEARCH}.PosteriorSearch"
-
-
-def nothing(*args):
-    """Do nothing."""
-
-
-def by_curvature(s, z, factor, rng):
-    """Return the Mode by the curvature at z, of which this is a factor."""
-    [log_s], _ = s.values(z[None])
-    return Mode(z, factor, log_s)
-
-
-def only_maximum(search, walker):
-    """Return the maximum (1, d) of log s in the region of a Walker."""
-    z, _ = maximum(search.density, walker.z, walker.radius * search.spread)
-    return z[None]
 
 
 def no_evaluation(search):
@@ -229,16 +224,9 @@ def no_evaluation(search):
     yield
 
 
-# Rules of the surrogate of a log-density.
-
 SURROGATE = "samplers.surrogate"
 ACTIVE, DENSITY = f"{SURROGATE}.active", f"{SURROGATE}.fit"
 PROCESS, STAR, WAY = f"{ACTIVE}.process", f"{ACTIVE}.star", f"{ACTIVE}.way"
-
-
-def one_climb(u, y, hyper, prior):
-    """Return the numbers of a process by one climb from the last ones."""
-    return process._climbed(hyper, u, y, prior)[1]
 
 
 def best_by_pattern(u, y, prior, last=None):
@@ -252,11 +240,15 @@ RULES = {
     "": Rule("all rules", {}),
     "draws near maxima": Rule(
         "a round also teaches s around its maximum",
-        {f"{OF_SEARCH}._proposals": only_maximum},
+        {
+            f"{OF_SEARCH}._proposals": lambda search, walker: maximum(
+                search.density, walker.z, walker.radius * search.spread
+            )[0][None]
+        },
     ),
     "masses by chains": Rule(
         "a mode of next to no mass is not taken for the posterior",
-        {"approximation.chain.mode_at": by_curvature},
+        {"approximation.chain.mode_at": lambda s, z, a, rng: Mode(z, a, s.values(z[None])[0][0])},
     ),
     "other maxima": Rule("other modes are found", {f"{OF_SEARCH}._look_at_maxima": no_evaluation}),
     "steps by mass": Rule(
@@ -272,11 +264,13 @@ RULES = {
         "a saddle is left, or a mode without mass",
         {f"{OF_SEARCH}._pays_for_another": lambda search: False},
     ),
-    "jumps": Rule("chains on s go from mode to mode", {"approximation.modes.mix": nothing}),
+    "jumps": Rule(
+        "chains on s go from mode to mode", {"approximation.modes.mix": lambda *args: None}
+    ),
     "images": Rule("mirrored modes are found", {f"{OF_SEARCH}._look_at_images": no_evaluation}),
     "directions": Rule(
         "few directions among many inputs matter",
-        {f"{FIT}._Problem.take_directions": nothing},
+        {f"{FIT}._Problem.take_directions": lambda *args: None},
     ),
     "logarithms": Rule(
         "inputs and outputs may vary by orders of magnitude",
@@ -284,64 +278,75 @@ RULES = {
     ),
     "tails": Rule(
         "s is not too low in tails, where a chain would be stuck",
-        {"samplers.approximation.learning.look_into_tails": nothing},
+        {"samplers.approximation.learning.look_into_tails": lambda *args: None},
     ),
-    "deep noise": Rule(
-        "deep values do not bend a process of a funnel", {f"{PROCESS}.DEEP_NOISE": 0.0}
+    "numbers of a process": Rule(
+        "four: noise of deep values, noises to try, powers to begin with, the expected density",
+        {f"{PROCESS}.DEEP_NOISE": 0.0, f"{PROCESS}.NOISES": (), f"{PROCESS}.SMOOTHS": (5.0,)}
+        | {f"{ACTIVE}.draws.EXPECTED_SD": 0.0},
+    ),
+    "unknown": Rule(
+        "s has no mass where little is known",
+        {f"{ACTIVE}.draws.Density.unknown": lambda density, sd: np.zeros(len(sd))},
+    ),
+    "powers of scales": Rule(
+        "coefficients are functions of scales",
+        {f"{PROCESS}.powers": lambda x, hyper: np.zeros((*x.T.shape, 4))},
     ),
     "exact coordinates": Rule(
         "regressions and hierarchies are quadratic in most parameters",
         {f"{STAR}.EXACT": -1.0, f"{STAR}.MOST_NOISE": -1.0},
     ),
     "pattern search": Rule(
-        "the numbers of a process follow its points", {f"{PROCESS}.choose": one_climb}
+        "the numbers of a process follow its points",
+        {f"{PROCESS}.choose": lambda u, y, last, prior: process._climbed(last, u, y, prior)[1]},
     ),
     "slopes": Rule(
         "they are chosen well where averages are made",
         {f"{PROCESS}.best_of_starts": best_by_pattern},
     ),
-    "noises": Rule("short lengths do not explain noise", {f"{PROCESS}.NOISES": ()}),
     "kernels": Rule("a process may be rough or smooth", {f"{PROCESS}.N_KERNELS": 0}),
     "exact with noise": Rule(
         "a solver's tolerance does not hide what is quadratic", {f"{STAR}.MOST_NOISE": -1.0}
     ),
-    "lines in turn": Rule(
-        "a line is searched where others have led",
-        {f"{STAR}.MANY": 1, f"{WAY}.Way._ray": lambda way, at, top: top[None]},
-    ),
-    "powers": Rule("coefficients are functions of scales", {f"{PROCESS}.SMOOTHS": (5.0,)}),
     "small rules": Rule(
         "four of the search: combined steps, far candidates, what is fitted, doubtful coordinates",
-        {
-            f"{STAR}.WHOLE_AND_HALF": (),
-            f"{ACTIVE}.draws.N_TEMPERED": 0,
-            **{f"{WAY}.FITTED_RADII": np.inf, f"{WAY}.FITTED_CLIMBING": (np.inf, np.inf)},
-            **{f"{WAY}.WORTH_FOLLOWING": (np.inf, 0.0), f"{WAY}.MOST_CHANGE": (0.0, np.inf)},
-        },
-    ),
-    "expected density": Rule(
-        "tails that are not known are not taken for thin", {f"{ACTIVE}.draws.EXPECTED_SD": 0.0}
+        {f"{STAR}.WHOLE_AND_HALF": (), f"{ACTIVE}.draws.N_TEMPERED": 0}
+        | {f"{WAY}.FITTED_RADII": np.inf, f"{WAY}.FITTED_CLIMBING": (np.inf, np.inf)}
+        | {f"{WAY}.WORTH_FOLLOWING": (np.inf, 0.0), f"{WAY}.MOST_CHANGE": (0.0, np.inf)},
     ),
     "rules of tails": Rule(
         "four of the fit: heavy tails, large errors, points that are sparse or far",
-        {
-            f"{SURROGATE}.inner_chain.NUS": (8.0,),
-            f"{DENSITY}.LARGEST_ERROR": np.inf,
-            f"{SURROGATE}.archive.SPARSE_DISTANCE": np.inf,
-            f"{SURROGATE}.archive.FITTED_DISTANCE": (np.inf, np.inf),
-        },
+        {f"{SURROGATE}.inner_chain.NUS": (8.0,), f"{DENSITY}.LARGEST_ERROR": np.inf}
+        | {f"{SURROGATE}.archive.SPARSE_DISTANCE": np.inf}
+        | {f"{SURROGATE}.archive.FITTED_DISTANCE": (np.inf, np.inf)},
     ),
     "stretches": Rule("s may vary faster along some coordinates", {f"{DENSITY}.MOST_STRETCHED": 0}),
+    "rules of the unknown": Rule(
+        "three of moves: depths of the lower bound, wide moves, looks into tails",
+        {f"{SURROGATE}.inner_chain.DEPTHS": {0: 1}}
+        | {f"{SURROGATE}.inner_chain.power": lambda d: 1.0}
+        | {f"{SURROGATE}.learning.places_to_look": lambda chain, seen, rng: seen.states[:0]},
+    ),
     "scouts": Rule("a second mode is noticed", {f"{ACTIVE}.scouts.N_SCOUTS": 0}),
-    "rays": Rule("a large batch finds the length of a step", {f"{WAY}.RAY": (1.0,)}),
-    "look": Rule("other modes are found", {f"{SURROGATE}.look.LEAST_FOR_LOOK": np.inf}),
+    "look": Rule("other modes are found", {f"{SURROGATE}.look.least_for_look": lambda d: np.inf}),
 }
 
 
-def patches(rule):
-    """Yield patches of a rule's names, wherever they have been imported."""
-    for path, value in rule.without.items():
+@cache
+def names_read():
+    """Return all names that code of the package reads."""
+    trees = [ast.parse(p.read_text("utf-8")) for p in Path(pk.__file__).parent.rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    read = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Load)]
+    return {getattr(node, "id", None) or getattr(node, "attr", None) for node in read}
+
+
+def patches(without):
+    """Yield patches of names, new values by paths, wherever they have been imported."""
+    for path, value in without.items():
         owner, name = path.rsplit(".", 1)
+        assert name in names_read(), f"Nothing reads {path}: the rule is not switched off."
         owner = resolve_name(f"pymc_kameleon.{owner}")
         own = getattr(owner, name)
         if isinstance(owner, type):

@@ -3,6 +3,8 @@
 Symbols: x draws (chains, draws, d), prior those of the prior (n, d).
 """
 
+import time
+
 import numpy as np
 import pymc as pm
 from arviz_stats.base import array_stats
@@ -12,8 +14,8 @@ from scipy.stats import norm
 from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.model.black_boxes import black_boxes
 
-N_PRIOR = 300
-"""Draws of the prior."""
+N_PRIOR, MOST_SECONDS = 300, 1.0
+"""Draws of the prior; and how long they may take: rejection in Python may take a minute."""
 
 MOST_SHIFT, LEAST_SPREAD, LEAST_ESS = 0.5, 0.8, 60
 """Mean and standard deviation of normal scores by which draws hardly differ from those of the
@@ -24,10 +26,10 @@ ROUNDED = 1e3 * np.finfo(float).eps
 """A scale over its prior's median, below which rounding decides on a fit."""
 
 NOT_FELT = (
-    "The draws of each parameter hardly differ from draws of its prior. So the data say little, or "
-    "no evaluation came to where they are felt, as in a narrow posterior. Compare what the model "
-    "predicts with the data. If that is far off, start where the data point to (initvals), or "
-    "narrow the prior."
+    "The draws of each parameter hardly differ from draws of its prior. So the data say little of "
+    "each alone, or no evaluation came to where they are felt, as in a narrow posterior. Compare "
+    "what the model predicts with the data. If that is far off, start where the data point to "
+    "(initvals), or narrow the prior."
 )
 NO_BOUND = (
     "{name} is {value:.3g}, where only rounding is left of the misfit: the density may have no "
@@ -51,15 +53,19 @@ def doubts(posterior, model):
 
 
 def _prior_of(model):
-    """Return draws of the prior (n, d) on the natural scale; None where there are none."""
+    """Return draws of the prior (n, d) on the natural scale; None where there are none, or few."""
     if any(black_boxes([rv]) for rv in model.free_RVs):
         return None
+    end, found = time.perf_counter() + MOST_SECONDS, []
     try:
         with one_thread_compiles:
-            found = pm.draw(model.free_RVs, N_PRIOR, mode=Mode("py", None), random_seed=0)
-    except NotImplementedError:  # of a pm.Flat
+            mode = Mode("py", None)
+            draw = pm.compile([], model.free_RVs, mode=mode, random_seed=0)
+        while len(found) < N_PRIOR and time.perf_counter() < end:
+            found.append(np.concatenate([np.ravel(own) for own in draw()]))
+    except Exception:  # there is no prior, as of pm.Flat, or it cannot be drawn in all of its tails
         return None
-    return np.concatenate([own.reshape(N_PRIOR, -1) for own in found], axis=1)
+    return np.array(found) if len(found) == N_PRIOR else None
 
 
 def are_like_prior(x, prior):

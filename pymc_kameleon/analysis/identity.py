@@ -1,8 +1,8 @@
 """Whether the mean of a control by gradients is 0: in the graph of a model, its density, its draws.
 
 That needs a log-density without jumps that falls off towards all ends of the unconstrained space,
-and its gradient. What few draws are in is a jump, too, if it is steep: a sum over the draws lacks
-its gradient.
+and its gradient. A rise that few draws are in is a jump, too: a sum over the draws lacks its
+gradient.
 
 Symbols: z a whitened position, with mean 0 and covariance I over the draws.
 """
@@ -36,15 +36,11 @@ STEP, MOST_WRONG, WRONG_SHARE = 1e-3, 1e-6, 0.2
 """Length in z to both sides, in which a difference is compared with the integral of the gradient;
 by how much they may differ, relative; and at which share of draws, as there are kinks."""
 
-MOST_HALVINGS, HALVINGS_OF_JUMP, LESS = 30, 5, 8.0
-"""Halvings of lines along which log π and its gradient do not agree; and those in which a kink
-becomes 32 times less, and a jump so many times at most."""
+MOST_HALVINGS = 30
+"""Halvings of lines along which log π and its gradient do not agree."""
 
 MOST_NEIGHBOURS = 4000
 """Draws of which neighbours are looked for: of 20 000 in 100 dimensions that takes minutes."""
-
-STEEP = 2.0
-"""Times the slope that few draws exceed: what is less steep makes no sum over the draws wrong."""
 
 LEAST_JUMP, ROUNDINGS, NEGLIGIBLE = 1e-5, 1e3, 20.0
 """Change of log π at a point that is a jump; roundings of log π that are none; and how far below
@@ -105,10 +101,8 @@ def why_not_by_density(density, x, logp, gradient):
     out = np.concatenate([end, last])
     ends = np.concatenate([x[end], mean + STRETCH * (x[out] - mean), x[neighbour]])
     begin = np.concatenate([begin, out, draw])
-    ways = ends - x[begin]
-    slopes = np.sort(np.abs(ways @ gradient.T), axis=1)
-    steep = STEEP * slopes[:, -min(FEW_EVENTS, len(x))]
-    jump = _jump_along(density, x[begin], ends, logp[begin], logp.min(), steep)
+    precision = np.linalg.inv(factor @ factor.T)
+    jump = _jump_along(density, x, precision, x[begin], ends, logp[begin], logp.min())
     if np.isinf(jump):
         return (
             "the log-density ends near the draws, where it is not yet low (has a bounded variable "
@@ -162,26 +156,24 @@ def _steep_pairs(x, logp, gradient, factor, rng):
     return own[chosen], own[other[chosen]]
 
 
-def _jump_along(density, a, b, at_a, low, steep):
-    """Return the largest jump along lines from a to b (n, d): inf if it ends, 0 for none.
+def _jump_along(density, x, precision, a, b, at_a, low):
+    """Return the largest jump along lines from a to b (k, d): inf if it ends, 0 for none.
 
-    A jump stays in all halvings, or is one by more than `steep` (n,), which is for the whole lines.
+    A jump stays in all halvings, or few of the draws x are beside it.
     """
     at_b = density(b)[0]
-    off, before = _disagreement(density, a, b, at_a, at_b), []
+    off = _disagreement(density, a, b, at_a, at_b)
     for halving in range(MOST_HALVINGS + 1):
         is_open = off > LEAST_JUMP + _rounding_of(at_a)
         is_open &= np.fmax(at_a, at_b) > low - NEGLIGIBLE
         if halving == MOST_HALVINGS or not is_open.any():
             return off[is_open].max(initial=0.0)
-        if halving >= HALVINGS_OF_JUMP:
-            is_steep = is_open & (off > before.pop(0) / LESS) & (np.abs(at_b - at_a) > steep)
-            is_steep &= np.fmin(at_a, at_b) > low
-            if is_steep.any():
-                return off[is_steep].max()
-        kept = a, b, at_a, at_b, steep / 2, off, *before
-        a, b, at_a, at_b, steep, *before = (part[is_open] for part in kept)
-        before = before[1:] + before[:1]
+        seen = np.flatnonzero(is_open & (np.fmin(at_a, at_b) > low))
+        if seen.size:
+            is_rise = _is_steeper_inside(density, a[seen], b[seen], (at_b - at_a)[seen])
+            if any(_are_few_beside(x, precision, a[k], b[k]) for k in seen[is_rise]):
+                return off[seen[is_rise]].max()
+        a, b, at_a, at_b = (part[is_open] for part in (a, b, at_a, at_b))
         middle = (a + b) / 2
         at_middle = density(middle)[0]
         halves = (a, middle, at_a, at_middle), (middle, b, at_middle, at_b)
@@ -190,6 +182,22 @@ def _jump_along(density, a, b, at_a, low, steep):
         a, b = (np.where(is_first[:, None], *pair) for pair in ((a, middle), (middle, b)))
         at_a, at_b = (np.where(is_first, *pair) for pair in ((at_a, at_middle), (at_middle, at_b)))
         off = np.where(is_first, first, second)
+
+
+def _is_steeper_inside(density, a, b, change):
+    """Whether log π changes from a to b (k, d) more than with any slope between those there, (k,).
+
+    At a kink it changes with such a slope.
+    """
+    slopes = np.array([np.sum(density(end)[1] * (b - a), axis=1) for end in (a, b)])
+    return np.abs(change - slopes.mean(axis=0)) > np.ptp(slopes, axis=0) / 2 + LEAST_JUMP
+
+
+def _are_few_beside(x, precision, a, b):
+    """Whether few draws x (n, d) are between planes through a and b, normal to their line in z."""
+    way = precision @ (b - a)
+    shares = (x - a) @ way / ((b - a) @ way)
+    return np.count_nonzero((shares > 0) & (shares < 1)) < FEW_EVENTS
 
 
 def _disagreement(density, a, b, at_a, at_b):

@@ -83,6 +83,17 @@ def test_data_that_are_fitted_exactly_are_told(noise, is_exact, caplog):
     assert all(text.startswith("s is") for text in said)
 
 
+@pytest.mark.parametrize(
+    "prior", [pm.Flat.dist(), pm.InverseGamma.dist(1e-3, 1e-3)], ids=["improper", "extreme"]
+)
+def test_a_prior_that_cannot_be_drawn_is_not_compared(prior, caplog):
+    with pm.Model() as model:
+        model.register_rv(prior, "x")
+        pm.Normal("y", model["x"], observed=3.0)
+    assert not said_of(model, caplog)
+    assert not any("failed" in text for text in messages(caplog))
+
+
 def test_where_there_are_no_data_nothing_is_said(caplog):
     with pm.Model() as model:
         pm.Normal("x")

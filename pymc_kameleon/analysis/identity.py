@@ -36,8 +36,9 @@ STEP, MOST_WRONG, WRONG_SHARE = 1e-3, 1e-6, 0.2
 """Length in z to both sides, in which a difference is compared with the integral of the gradient;
 by how much they may differ, relative; and at which share of draws, as there are kinks."""
 
-MOST_HALVINGS = 30
-"""Halvings of lines along which log π and its gradient do not agree."""
+MOST_HALVINGS, HALVINGS_OF_JUMP, LESS = 30, 3, 8.0
+"""Halvings of lines along which log π and its gradient do not agree; and those in which the
+disagreement becomes less by more than so many times if log π is smooth."""
 
 MOST_NEIGHBOURS = 4000
 """Draws of which neighbours are looked for: of 20 000 in 100 dimensions that takes minutes."""
@@ -163,16 +164,18 @@ def _jump_along(density, x, precision, a, b, at_a, low):
     """
     at_b = density(b)[0]
     off = _disagreement(density, a, b, at_a, at_b)
+    before = np.full((HALVINGS_OF_JUMP, len(a)), np.inf)  # the last ones
     for halving in range(MOST_HALVINGS + 1):
         is_open = off > LEAST_JUMP + _rounding_of(at_a)
         is_open &= np.fmax(at_a, at_b) > low - NEGLIGIBLE
         if halving == MOST_HALVINGS or not is_open.any():
             return off[is_open].max(initial=0.0)
-        seen = np.flatnonzero(is_open & (np.fmin(at_a, at_b) > low))
-        if seen.size:
+        is_seen = is_open & (np.fmin(at_a, at_b) > low) & (LESS * off > before[0])
+        if (seen := np.flatnonzero(is_seen)).size:
             is_rise = _is_steeper_inside(density, a[seen], b[seen], (at_b - at_a)[seen])
             if any(_are_few_beside(x, precision, a[k], b[k]) for k in seen[is_rise]):
                 return off[seen[is_rise]].max()
+        before = np.vstack([before[1:], off])[:, is_open]
         a, b, at_a, at_b = (part[is_open] for part in (a, b, at_a, at_b))
         middle = (a + b) / 2
         at_middle = density(middle)[0]

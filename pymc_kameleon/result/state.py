@@ -20,9 +20,6 @@ from pymc_kameleon.step.monitor import ChainMonitor
 STEP_TUPLES = ("parameters", "state", "tuning", "guide", "watch")
 """Fields of a step's state that are named tuples of arrays."""
 
-IS_LATE, LATE = "is_late", "late_"
-"""Whether a chain has left something at a pause, and what the names of that begin with."""
-
 DATA_CHANGED = "pm.Data, or the length of a dimension, was changed since"  # in errors
 
 
@@ -76,17 +73,7 @@ def stacked(steps, states):
         _stack_leaves(arrays, f"{prefix}rounds", [state.rounds for state in own])
         _stack_leaves(arrays, f"{prefix}data", [state.data.hex() for state in own])
         _stack_leaves(arrays, f"{prefix}rng", [_generator_as_text(state.rng) for state in own])
-    _stack_late(arrays, steps, states)
     return arrays
-
-
-def _stack_late(arrays, steps, states):
-    """Put what chains have left at a pause into `arrays`, if any has; of others, where they are."""
-    left = [state.late is not None for state in states]
-    if any(left):
-        _stack_leaves(arrays, IS_LATE, left)
-        for name, (_, values) in stacked(steps, [state.late or state for state in states]).items():
-            _stack_leaves(arrays, LATE + name, values)
 
 
 def unpack(steps, arrays):
@@ -100,19 +87,14 @@ def unpack(steps, arrays):
         raise ValueError(
             f"The result has no {missing}: it was changed, or is of another version."
         ) from None
-    late = None
-    if IS_LATE in arrays and arrays[IS_LATE].item():
-        own = {name.removeprefix(LATE): v for name, v in arrays.items() if name.startswith(LATE)}
-        late = unpack(steps, own)
-    return ChainState(point, [step.sampling_state for step in copies], late=late)
+    return ChainState(point, [step.sampling_state for step in copies])
 
 
 def evaluations_made(arrays):
     """Return the evaluations that a chain has made, from what `pack` made of it, checks too."""
     parts = ("on_the_way", "to_tune", "to_draw", "uncounted", "checks")
     ends = tuple(f"monitor_{part}" for part in parts)
-    names = [name for name in arrays if name.endswith(ends) and not name.startswith(LATE)]
-    return sum(int(arrays[name]) for name in names)
+    return sum(int(arrays[name]) for name in arrays if name.endswith(ends))
 
 
 def _unpack_step(step, arrays, prefix):

@@ -11,7 +11,6 @@ import shutil
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +30,6 @@ from pymc_kameleon.step.groups import (
     STATE_GROUP,
     WARMUP_GROUPS,
 )
-from pymc_kameleon.step.pooling import learns_late
 
 NUMBERS_PER_CHUNK = 2**16
 """Numbers in a chunk, which is a file that is written again when draws are appended."""
@@ -196,8 +194,6 @@ class Store:
 
     def _make_room(self, states):
         """Make the array that holds the states of chains."""
-        if any(map(learns_late, self._steps)):
-            states = [replace(state, late=state) for state in states]
         size = max(len(_as_bytes(self._steps, state)) for state in states) + SPARE_BYTES
         self._checkpoints = self._root.create_array(
             "checkpoints",

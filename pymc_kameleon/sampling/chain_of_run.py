@@ -1,7 +1,5 @@
 """One chain of a run, as the run sees it: its last state, and the advance that is being made."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from pymc_kameleon.sampling.budget import with_lengths
@@ -34,11 +32,6 @@ class Chain:
     def done(self):
         """Draws made, of tuning and before the run was resumed too."""
         return self.state.monitor.done
-
-    def has_passed(self, pause):
-        """Whether it has been at a pause, and gone on."""
-        late = self.state.late
-        return self.done > pause or (late is not None and late.monitor.done == pause)
 
     @property
     def has_arrived(self):
@@ -83,7 +76,7 @@ class Chain:
     def take(self, state, portion, seconds, width):
         """Take what has come back; the next advance should take so many seconds."""
         n = state.monitor.done - self.done
-        self.state, self.failures = replace(state, late=self.state.late), 0
+        self.state, self.failures = state, 0
         self.seconds += portion.seconds
         self.evaluations += portion.n_logp
         self.n_calls += portion.n_calls

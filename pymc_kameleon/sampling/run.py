@@ -34,10 +34,9 @@ from pymc_kameleon.sampling.outcome import (
 from pymc_kameleon.sampling.worker_process import Failed
 from pymc_kameleon.sampling.workers import POLL_INTERVAL
 from pymc_kameleon.step.groups import GRADIENTS
-from pymc_kameleon.step.job import advance, learn, pass_pause
+from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.messages import counted
-from pymc_kameleon.step.pooling import learns_late
 from pymc_kameleon.step.problems import given_warnings
 
 _log = logging.getLogger("pymc_kameleon")
@@ -88,10 +87,6 @@ class Run:
             {p for p in step.pauses() if p < tune} if several and pools_tuning(step) else set()
             for step in example
         ]
-        late = (
-            several and len(example) == 1 and pools_tuning(example[0]) and learns_late(example[0])
-        )
-        self._late = set(example[0].pauses()[1:-1]) if late else set()
         self._job.give_back(example)
 
     # ---- what its user sees ---------------------------------------------------------------------
@@ -188,11 +183,10 @@ class Run:
             self._lead()
             self._save(self._chains[0])
         self._submit_chains()
-        while not self._stop.is_set() and (self._learn_late() or self._learn_or_settle()):
+        while not self._stop.is_set() and self._learn_or_settle():
             self._submit_chains()
 
     def _submit_chains(self):
-        self._pass_pauses()
         ready = self._ready
         busy = sum(chain.future is not None for chain in self._chains)
         suspects = [chain for chain in ready if chain.failures]
@@ -202,8 +196,7 @@ class Run:
             free = self._workers.at_once - busy
         for chain in sorted(suspects or ready, key=lambda chain: chain.done)[: max(0, free)]:
             n = chain.next_portion(self._pauses)
-            state = replace(self._guided(chain), late=None)
-            chain.future = self._workers.submit(advance, state, n)
+            chain.future = self._workers.submit(advance, self._guided(chain), n)
 
     @property
     def _ready(self):
@@ -346,29 +339,6 @@ class Run:
         first = min(chain.done for chain in waiting)
         chains = [chain for chain in waiting if chain.done == first]
         self._put(chains, self._learned([chain.state for chain in chains]))
-
-    def _pass_pauses(self):
-        """Let chains go on at pauses where they do not wait, by what was learned one pause ago."""
-        for chain in self._chains:
-            if chain.can_advance and self._has_to_learn(chain) and chain.state.knows_late:
-                passes = chain.done in self._late
-                if passes or chain.state.late is not None:
-                    self._put([chain], [pass_pause(self._job, chain.state, passes)])
-
-    def _learn_late(self):
-        """Learn from where chains were at a pause, if all have come to it; return whether so.
-
-        A chain that is beyond it, and left nothing there, had given others up.
-        """
-        chains = [chain for chain in self._chains if not chain.lost]
-        due = min((c.state.late.monitor.done for c in chains if not c.state.knows_late), default=0)
-        if due == 0 or not all(chain.has_passed(due) for chain in chains):
-            return False
-        chains = [c for c in chains if not c.state.knows_late and c.state.late.monitor.done == due]
-        learned = self._learned([chain.state.late for chain in chains])
-        pairs = zip(chains, learned, strict=False)
-        self._put(chains, [replace(chain.state, late=late) for chain, late in pairs])
-        return True
 
     def _learned(self, states):
         """Return the states of chains that have learned together; none if that fails."""

@@ -317,9 +317,6 @@ class KameleonStep(ArrayStepShared):
 
         `chains` are the steps of all chains that learn together, each with its `state`,
         `parameters`, `tuning`, `rng` and `log_density`. What is learned is written into the arrays.
-        If the sampler has a method ``adopt(learned)``, and many evaluations are under way, chains
-        do not wait at each pause: they take up what was learned from where they were, a
-        KameleonState, a pause ago.
         """
 
     @staticmethod

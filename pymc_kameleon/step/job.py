@@ -17,10 +17,6 @@ import numpy as np
 from pymc_kameleon.core.chain import COMMON, N_PROGRESS
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.gathering import out_of_turn
-from pymc_kameleon.model.pymc_internals import (
-    get_state_from_generator,
-    random_generator_from_state,
-)
 from pymc_kameleon.model.watch import DEFAULT_RULE, LOOKING_CHAINS
 from pymc_kameleon.step.make_draws import (
     arrive,
@@ -41,17 +37,11 @@ class ChainState:
     point: np.ndarray  # all value variables, raveled in the model's order
     steps: list  # the KameleonState of each step
     noted: tuple = ()  # what black boxes have returned at the point, which no file needs to hold
-    late: "ChainState | None" = None  # where it was at a pause that it passed: see pass_pause
 
     @property
     def monitor(self):
         """What the chain has seen; of the draws made, that of any step is right."""
         return self.steps[0].monitor
-
-    @property
-    def knows_late(self):
-        """Whether what chains have learned at the last pause that it passed is known."""
-        return self.late is None or self.late.monitor.learned == self.late.monitor.done
 
     @property
     def evaluations(self):
@@ -343,28 +333,3 @@ def learn(job, states):
             out_of_turn(learn_together)([chain[k] for chain in chains], points)
         pairs = zip(chains, states, strict=True)
         return [job.leave(chain, state.point, state.noted) for chain, state in pairs]
-
-
-def pass_pause(job, state, passes):
-    """Let a chain take up what was learned at the pause before, and pass this one, or wait here.
-
-    If it passes, what others need to learn here is left behind, as `late`.
-    """
-    steps = job.steps_at(state)
-    if state.late is not None:
-        for step, learned in zip(steps, state.late.steps, strict=True):
-            step.adopt(learned)
-    new = job.leave(steps, state.point, state.noted)
-    if not passes:
-        return new
-    behind = [replace(own, rng=_another(own.rng)) for own in new.steps]
-    going = [
-        replace(own, monitor=replace(own.monitor, learned=own.monitor.done)) for own in new.steps
-    ]
-    return replace(new, steps=going, late=ChainState(state.point, behind))
-
-
-def _another(rng):
-    """Return the state of another generator, so that learning does not repeat a chain's draws."""
-    seed = random_generator_from_state(rng).integers(2**63)
-    return get_state_from_generator(np.random.default_rng(seed))

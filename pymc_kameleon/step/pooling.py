@@ -4,14 +4,6 @@ import numpy as np
 
 from pymc_kameleon.core.history import recent
 
-MANY = 8
-"""Evaluations under way from which on no chain waits at most pauses."""
-
-
-def learns_late(step):
-    """Whether its chains wait at the first and last pause alone, and else `adopt` what is known."""
-    return hasattr(step, "adopt") and step.max_concurrent >= MANY
-
 
 def in_the_same_place(chains):
     """Return the chains whose log-densities are not far, 10 + 2d, below that of the best.

@@ -199,7 +199,6 @@ class ApproximationMetropolis(ApproximationStep):
 
     least_between_fits = 2
     lengths_of_run = frozenset({"points", "top_logp", "draws", "reused", "evaluated"})
-    learned_tuning = "choices", "n_learned", "found"  # fields of tuning that chains share
     default_steps_per_draw = staticmethod(lambda d: 1)
 
     def __init__(self, vars=None, **common):

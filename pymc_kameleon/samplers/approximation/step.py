@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from pymc_kameleon.approximation.searches import Searches
-from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.history import History
 from pymc_kameleon.core.scaling import ScaleTuning, best_scale
 from pymc_kameleon.step.base import KameleonStep
@@ -25,7 +24,6 @@ class ApproximationStep(KameleonStep):
     """A step whose parameters, tuning, state and work extend those of moves.py."""
 
     kinds: ClassVar[tuple]  # what kinds of moves are called in a result
-    learned_tuning: ClassVar[tuple]  # fields of tuning that chains share
     lacks = frozenset({"keep_adapting"})  # an approximation that follows the chain would bias it
     needs_exact_logp = "its approximation is fitted to values that it takes to be exact"
     learns = "both"
@@ -51,13 +49,6 @@ class ApproximationStep(KameleonStep):
             ends.append(end)
             end = int(FIT_GROWTH * end) + self.least_between_fits
         return [*ends, tune - 1] if tune > 1 else []
-
-    def adopt(self, learned):
-        """Take up what was learned, but for what this chain has learned alone since."""
-        names = [name for name in self.parameters._fields if name != "log_scale"]
-        copy_arrays(learned.parameters, self.parameters, names)
-        copy_arrays(learned.tuning, self.tuning, self.learned_tuning)
-        self.tuning.worth[:] -= learned.tuning.worth  # half of what that was then
 
     @property
     def _searches(self):

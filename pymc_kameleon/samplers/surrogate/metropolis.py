@@ -231,7 +231,6 @@ class SurrogateMetropolis(ApproximationStep):
     stats = Stats
     algorithm = Algorithm(transition, adapt, derived, report)
     kinds = "walk", "reference", "surrogate", "wide"
-    learned_tuning = learning.LEARNED_TUNING
     initial_search = SearchByProcess
     keeps = Keeps(SURROGATE_MOVES)
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.

@@ -15,11 +15,11 @@ from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.analysis.corrections import Correction, NotCorrected
 from pymc_kameleon.analysis.identity import (
     LEAST_JUMP,
-    limits_of_r_hat,
     probability_of_means,
     why_not_by_density,
     why_not_by_graph,
 )
+from pymc_kameleon.analysis.limits_of_r_hat import limits_of_r_hat
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed
 from pymc_kameleon.analysis.trust import pareto_k
 from pymc_kameleon.analysis.unconstrained_draws import (

@@ -12,8 +12,8 @@ from arviz_stats.base import array_stats
 from pytensor.graph.traversal import io_toposort
 from pytensor.tensor.shape import Shape, Shape_i
 from scipy.spatial import KDTree
-from scipy.stats import chi2, norm
 from scipy.stats import f as f_distribution
+from scipy.stats import norm
 
 from pymc_kameleon.analysis.trust import FEW_EVENTS
 from pymc_kameleon.model.black_boxes import ops_inside
@@ -52,10 +52,6 @@ LEAST_EIGENVALUE = 1e-8
 
 LEAST_BATCH, BATCH_SHARE = 10, 0.25
 """Draws of a batch, at least; and controls whose means are looked at together, for each batch."""
-
-HIGH_RHAT, SELDOM, LEAST_ESS = 1.01, 1e-3, 100
-"""R-hat up to which no chain is suspect; the probability that one of good chains has more than the
-limit; and effective draws from which that may be higher."""
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(4)
 
@@ -216,23 +212,6 @@ def _disagreement(density, a, b, at_a, at_b):
 
 
 # ---- draws --------------------------------------------------------------------------------------
-
-
-def limits_of_r_hat(x):
-    """Return the largest R-hat (d,) of good chains of draws x (chains, draws, d).
-
-    The square of R-hat, less 1, is that of the means of m half-chains: m over the effective draws,
-    counted in each chain for itself, times χ²/ν with ν = m − 1.
-    """
-    m, d = 2 * len(x), x.shape[2]
-    parts = x, np.abs(x - np.median(x, axis=(0, 1)))  # R-hat is that of both
-    ess = np.minimum(*map(_ess_of_each_chain, parts))
-    limit = np.sqrt(1 + m / ess * chi2.isf(SELDOM / d, m - 1) / (m - 1))
-    return np.where(ess < LEAST_ESS, HIGH_RHAT, np.maximum(HIGH_RHAT, limit))
-
-
-def _ess_of_each_chain(x):
-    return sum(array_stats.ess(own[None], chain_axis=0, draw_axis=1, method="mean") for own in x)
 
 
 def probability_of_means(controls):

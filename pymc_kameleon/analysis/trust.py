@@ -8,6 +8,8 @@ import numpy as np
 from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis.batches import LEAST_DRAWS
+from pymc_kameleon.analysis.limits_of_r_hat import HIGH_RHAT as CONVERGED
+from pymc_kameleon.analysis.limits_of_r_hat import limits_of_r_hat
 from pymc_kameleon.result.superchains import HIGH_RHAT
 from pymc_kameleon.step.messages import some
 from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS, longest_rejection
@@ -86,11 +88,11 @@ def warn_of(dt, names, values, r_hat, draws):
         if one.certificate is not None and one.certificate.ess_share < POOR_SHARE:
             reasons.append(f"the {by.removeprefix('by_')} is poor ({one.certificate.in_words()})")
     for measured, limit, sign in (
-        (r_hat, HIGH_RHAT, "R-hat of {} is {:.2f}"),
+        (r_hat, _limits_of_r_hat(values, r_hat), "R-hat of {} is {:.2f}"),
         (k, LONG_TAIL, "{} has a long tail, and maybe no variance (Pareto k {:.2f})"),
     ):
         if (measured > limit).any():
-            worst = np.nanargmax(measured)
+            worst = np.nanargmax(np.where(measured > limit, measured, -np.inf))
             reasons.append(sign.format(names[worst], measured[worst]))
     if reasons:
         _log.warning(
@@ -99,6 +101,14 @@ def warn_of(dt, names, values, r_hat, draws):
             "reparametrise.",
             "; ".join(reasons),
         )
+
+
+def _limits_of_r_hat(values, r_hat):
+    """Return R-hats (q,) that good chains with as many effective draws have, at most 1.05."""
+    limits, doubtful = np.full(len(r_hat), HIGH_RHAT), np.flatnonzero(r_hat > CONVERGED)
+    if doubtful.size:
+        limits[doubtful] = np.fmin(HIGH_RHAT, limits_of_r_hat(values[..., doubtful]))
+    return limits
 
 
 def _longest_rejection(dt):

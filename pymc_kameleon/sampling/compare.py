@@ -16,7 +16,7 @@ from arviz_stats.base import array_stats
 from scipy.stats import norm
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
-from pymc_kameleon.analysis.identity import LEAST_ESS
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.functions import has_gradient

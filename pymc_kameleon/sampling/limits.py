@@ -8,7 +8,7 @@ import pymc as pm
 import xarray as xr
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
-from pymc_kameleon.analysis.identity import HIGH_RHAT
+from pymc_kameleon.analysis.limits_of_r_hat import HIGH_RHAT
 
 FIRST_LOOK, LOOK_GROWTH = 100, 1.2
 """Draws of each chain at the first look at `target_ess`, and their growth."""

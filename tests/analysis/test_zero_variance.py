@@ -8,7 +8,8 @@ from scipy.stats import gamma, norm
 
 from pymc_kameleon.analysis import zero_variance as whole
 from pymc_kameleon.analysis.gradients_of_draws import LEAST_P
-from pymc_kameleon.analysis.identity import HIGH_RHAT, limits_of_r_hat, probability_of_means
+from pymc_kameleon.analysis.identity import probability_of_means
+from pymc_kameleon.analysis.limits_of_r_hat import HIGH_RHAT, limits_of_r_hat
 from pymc_kameleon.analysis.zero_variance import control_of_step, controls_of, zero_variance
 
 RUNS, MIXING, LIKELY_P = 60, 0.5, 1e-3

@@ -7,7 +7,7 @@ import xarray as xr
 from arviz_stats.base import array_stats
 from scipy.special import expit
 
-from pymc_kameleon.analysis.identity import limits_of_r_hat
+from pymc_kameleon.analysis.limits_of_r_hat import limits_of_r_hat
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
 from pymc_kameleon.analysis.trust import FEW_EVENTS, HIGH_RHAT
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of

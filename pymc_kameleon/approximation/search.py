@@ -78,9 +78,9 @@ BADLY_FITTED = 3.0, 10.0
 STEADY, LEAST_PROGRESS = 5, 0.1
 """Rounds in which a climb is to gain this share of what it lacks, or another one begins."""
 
-MOST_STEPS, LOSS_OUTSIDE, DIFFERENCE = 100, 1e10, 1e-3
-"""Evaluations of log s for a maximum, about; the loss where s is 0; and finite differences in units
-of a trust region."""
+MOST_STEPS, TOLERANCE, LOSS_OUTSIDE, DIFFERENCE = 100, 1e-6, 1e10, 1e-3
+"""Evaluations of log s for a maximum, about; the gain at whose end it is one; the loss where s is
+0; and finite differences in units of a trust region."""
 
 
 @dataclass
@@ -469,16 +469,17 @@ def maximum(density, centre, scales):
 
     That is the maximum within a trust region about the centre.
     """
+    (at_centre,), (slope,) = density.values(centre[None])
+    unit = max(1.0, np.linalg.norm(scales * slope))  # as steps and tolerances of L-BFGS are about 1
 
     def loss(w):
-        log_s, slope = density.values((centre + scales * w)[None])
-        if not np.isfinite(log_s[0]):
+        (log_s,), (slope,) = density.values((centre + scales * w)[None])
+        if not np.isfinite(log_s):
             return LOSS_OUTSIDE, w
-        return 0.5 * w @ w - log_s[0], w - scales * slope[0]
+        return (0.5 * w @ w - log_s + at_centre) / unit, (w - scales * slope) / unit
 
-    w = minimize(
-        loss, np.zeros(centre.size), jac=True, method="L-BFGS-B", options={"maxfun": MOST_STEPS}
-    ).x
+    options = {"maxfun": MOST_STEPS, "ftol": TOLERANCE / unit}
+    w = minimize(loss, np.zeros(centre.size), jac=True, method="L-BFGS-B", options=options).x
     z = centre + scales * w
     values, vectors = _curvature(density, z, scales)
     curvature = (vectors * (1 + np.maximum(values, 0))) @ vectors.T / np.outer(scales, scales)

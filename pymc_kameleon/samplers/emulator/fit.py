@@ -52,8 +52,10 @@ N_TURNS = 2
 N_SEARCHED = 200
 """Points at most by which a choice is made, the best ones."""
 
-FARTHEST = 1e6
-"""Δ/d at most: points beyond say nothing, as their simulator may have broken down."""
+FARTHEST, USEFUL = 1e6, 100.0
+"""Δ at most, times d, or times that of the second best point: those beyond say nothing, as their
+simulator may have broken down. And Δ/d at most, of the best 2d + 2 points: where they are farther
+down, as on the way to a narrow posterior, all Δ are divided."""
 
 LEAST_UNITS = 0.1
 """Of an output's units of noise, relative to their mean over outputs, in the search for directions:
@@ -171,7 +173,7 @@ def fit_box(x, y, drop, d, curvature, variant=(False, False), start=None, m=900,
     of outputs. The choice begins at `start`, the last one, and looks at the "next" levels, "all" or
     "none".
     """
-    x, y, drop = _rows(x, y, np.where(drop < FARTHEST * d, drop, np.nan), m)
+    x, y, drop = _rows(x, y, _tempered(drop, d), m)
     if len(x) == 0:
         return None
     problem = _Problem(x, y, drop, d, curvature, variant)
@@ -225,7 +227,7 @@ def uncertainty(fit, x, y, drop, d, m):
     Errors are as large, in the kernel's standard deviations, as of points left out [RW, section
     5.4.2].
     """
-    _, _, drop = _rows(x, y, np.where(drop < FARTHEST * d, drop, np.nan), m)
+    _, _, drop = _rows(x, y, _tempered(drop, d), m)
     noise = fit.hyper.value("noise")
     linear = fit.hyper.value("linear") / fit.hyper.value("rate") ** 2
     k = nearness(squared_distances(fit.u, fit.u)) ** 2 + linear * fit.u @ fit.u.T + CONSTANT
@@ -367,6 +369,14 @@ class _Problem:
         mean = np.sqrt(np.mean(self.per_noise**2))
         scale = np.where(self.scale > 0, self.scale, 1.0)
         return np.maximum(self.per_noise, LEAST_UNITS * mean) / scale
+
+
+def _tempered(drop, d):
+    """Return Δ, divided by a temperature at which the best points are useful; NaN where too far."""
+    best = np.sort(drop[np.isfinite(drop)])[: 2 * d + 2]
+    farthest = FARTHEST * max([d, *best[1:2]])
+    temperature = best[best < farthest].max(initial=0.0) / (USEFUL * d)
+    return np.where(drop < farthest, drop / max(1.0, temperature), np.nan)
 
 
 def _rows(x, y, drop, m):

@@ -87,8 +87,10 @@ def begin_with(monkeypatch):
             exact = np.zeros(x.size, bool)
             return WarmStart(x, f, scales, np.diag(scales), exact, 0.0, x[None], np.array([f]))
 
-        monkeypatch.setattr("pymc_kameleon.step.initial_search.approach", stay)
-        monkeypatch.setattr("pymc_kameleon.step.initial_search.draw_near", lambda home, *_: home.x)
+        of_search = "pymc_kameleon.step.initial_search"
+        monkeypatch.setattr(f"{of_search}.InitialSearch.looks_for_modes", False)
+        monkeypatch.setattr(f"{of_search}.approach", stay)
+        monkeypatch.setattr(f"{of_search}.draw_near", lambda home, *_: home.x)
 
     return begin
 

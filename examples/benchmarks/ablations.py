@@ -91,7 +91,8 @@ def step_of(case):
 def model_of(case):
     """Return the model of a case, and mean and sd of its coordinates."""
     if case in MODELS:
-        return MODELS[case].model(), reference(MODELS[case].known_as or case)
+        known = reference(MODELS[case].known_as or case)
+        return MODELS[case].model(), {key: known[key] for key in ("mean", "sd")}
     if case in {**POSTERIORS, **CASES}:
         problem = Problem(case, CASES.get(case, Case(POSTERIORS.get(case))))
         return problem.model, known_quantiles(problem)
@@ -328,8 +329,9 @@ RULES = {
         | {f"{SURROGATE}.inner_chain.power": lambda d: 1.0}
         | {f"{SURROGATE}.learning.places_to_look": lambda chain, seen, rng: seen.states[:0]},
     ),
-    "scouts": Rule("a second mode is noticed", {f"{ACTIVE}.scouts.N_SCOUTS": 0}),
-    "look": Rule("other modes are found", {f"{SURROGATE}.look.least_for_look": lambda d: np.inf}),
+    "look": Rule(
+        "other modes are found", {"step.warm_start.look.least_for_look": lambda d: np.inf}
+    ),
 }
 
 

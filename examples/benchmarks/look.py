@@ -12,7 +12,7 @@ import numpy as np
 from benchmark import main, table
 
 from pymc_kameleon.approximation.modes import Mode
-from pymc_kameleon.samplers.surrogate.look import evaluations_of_look, look_for_modes
+from pymc_kameleon.step.warm_start.look import evaluations_of_look, look_for_modes
 
 CASES = [
     # d, modes, distance over the mean standard deviation in its direction, scales, ν of t's

@@ -12,7 +12,8 @@ ENOUGH_CAME = 3
 """Searches that came to the best place, and so end a doubt."""
 
 MOST_ELSEWHERE = 0.1
-"""Share of the starts that may end elsewhere from which a warning says so, if some have."""
+"""Share of the starts that may end elsewhere from which a warning says so: if some have, or if no
+other chain has made searches of its own, which R-hat would show."""
 
 
 class Searches(NamedTuple):
@@ -22,6 +23,7 @@ class Searches(NamedTuple):
     n_ends: int  # ends that are negligible beside the best place count as one
     n_best: int = 0  # how many came to the best place
     fails: bool = False  # whether s does not predict far away, or the best place not fit the data
+    are_all: bool = False  # whether other chains have made none of their own
 
     @property
     def expects_more(self):
@@ -43,4 +45,5 @@ class Searches(NamedTuple):
     @property
     def may_have_missed(self):
         """Whether a warning is due."""
-        return self.is_doubtful or (self.n_ends > 1 and self.share_elsewhere > MOST_ELSEWHERE)
+        may_be_many = self.n > 0 and self.share_elsewhere > MOST_ELSEWHERE
+        return self.is_doubtful or (may_be_many and (self.n_ends > 1 or self.are_all))

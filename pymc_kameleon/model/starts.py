@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pymc as pm
@@ -213,6 +214,9 @@ def prior_draws(model, layout):
         draw = starts_from_prior(model)
     except ValueError:
         return None
-    points = [layout.raveled(draw(seed))[layout.places[: layout.d]] for seed in range(N_PRIOR)]
-    finite = np.array(points)[np.isfinite(points).all(axis=1)]
-    return finite if len(finite) >= LEAST_FINITE else None
+    points = []
+    for seed in range(N_PRIOR):
+        with suppress(ArithmeticError):  # as of an inverse gamma with a small shape, at 1 / 0
+            points.append(layout.raveled(draw(seed))[layout.places[: layout.d]])
+    finite = [point for point in points if np.isfinite(point).all()]
+    return np.array(finite) if len(finite) >= LEAST_FINITE else None

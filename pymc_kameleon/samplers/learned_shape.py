@@ -6,6 +6,7 @@ covariance of μ_k.
 
 import numpy as np
 
+from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.pooling import in_the_same_place
 
@@ -44,13 +45,35 @@ class LearnedShape(KameleonStep):
 
     @classmethod
     def learn(cls, chains):
-        """Pool the means and covariances."""
-        pool_moments([c._shape()[1].moments for c in in_the_same_place(chains) if c._shape()])
+        """Pool the means and covariances of chains in the same place."""
+        learning = [chain for chain in in_the_same_place(chains) if chain._shape()]
+        every = [chain._shape()[1].moments for chain in learning]
+        several = any(chain.monitor.ends > 1 for chain in learning)
+        for group in _by_mode(every) if several else [every]:
+            pool_moments(group)
+
+
+def _by_mode(every):
+    """Return groups of moments that are of the same mode as the first one; collapsed are of any."""
+    groups = []
+    for moments in sorted(every, key=_has_collapsed):
+        own = Mode(moments.mean, moments.factor, 0.0)
+        for mode, group in groups:
+            if _has_collapsed(moments) or mode.is_same(own):
+                group.append(moments)
+                break
+        else:
+            groups.append((own, [moments]))
+    return [group for _, group in groups]
+
+
+def _has_collapsed(moments):
+    return not np.diag(moments.factor).min() > COLLAPSED  # it may be NaN
 
 
 def pool_moments(chains):
     """Give all chains W + B, B at most W in each direction, but for chains whose Σ collapsed."""
-    known = [moments for moments in chains if np.diag(moments.factor).min() > COLLAPSED]  # not NaN
+    known = [moments for moments in chains if not _has_collapsed(moments)]
     if len(chains) < 2 or not known:
         return
     means = np.array([moments.mean for moments in known])

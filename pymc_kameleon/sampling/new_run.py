@@ -114,7 +114,8 @@ def first_states(job, settings, random_seed, initvals, known):
             begins_elsewhere = step.pool_tuning and k > 0 and step.search.is_one_of_many
             step.search.know_start(n, None if begins_elsewhere else noted)
         for step, way in zip(own, ways[k], strict=True):
-            step.monitor.most_on_the_way = way
+            step.monitor.most_on_the_way, step.monitor.number = way, k
+            step.monitor.spreads = initvals is None
             if budget is not None and (follow or settings.chains == 1):
                 step.monitor.looks_for = most // len(own) if k == 0 else 0
         states.append(

@@ -33,6 +33,7 @@ from pymc_kameleon.step.messages import (
     say_each_once,
 )
 from pymc_kameleon.step.problems import closing_problems, heading
+from pymc_kameleon.step.searches import note_searches
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -185,7 +186,9 @@ def say_what_was_done(ended, seconds):
 def say_what_tuning_found(ended):
     """Log what else there is to say of chains that were tuned in this run, each once."""
     tuned = [steps for chain, steps in ended if chain.begun < chain.tune <= chain.done]
-    say_each_once(note for steps in tuned for step in steps for note in step._notes())
+    steps = [step for steps in tuned for step in steps]
+    say_each_once(note_searches(step.searches, type(step).__name__) for step in steps)
+    say_each_once(note for step in steps for note in step._notes())
 
 
 def say_what_was_rejected(ended):

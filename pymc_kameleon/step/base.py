@@ -10,6 +10,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_kameleon.approximation.rounds import no_rounds
+from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.core.arrays import copied
 from pymc_kameleon.core.chain import N_PROGRESS, Algorithm
 from pymc_kameleon.core.compiler import one_thread_compiles
@@ -32,6 +33,7 @@ from pymc_kameleon.model.pymc_internals import (
     progress_update,
     random_generator_from_state,
 )
+from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.model.watch import Watch
 from pymc_kameleon.step.draw_costs import say_what_a_draw_costs, seconds_per_logp
 from pymc_kameleon.step.groups import GRADIENTS, Keeps
@@ -226,6 +228,7 @@ class KameleonStep(ArrayStepShared):
         }
         self._common_start = np.concatenate([np.ravel(common_start[var.name]) for var in own])
         self._outputs, self._state_class = None, KameleonState
+        self._prior_draws = []  # none yet, which all copies share
         self.max_concurrent = 1  # evaluations that a run may have under way
         self.known_before = None  # what the chains reuse of earlier runs, from `reused`
         self.patience = math.inf  # seconds after which a search tells how far it is
@@ -347,6 +350,8 @@ class KameleonStep(ArrayStepShared):
     def _learned_factor(self):
         """Return the factor (d, d) of the covariance that is learned, None if there is none."""
 
+    _why_searches_fail = ""  # what a warning says of searches that may be in vain
+
     def _problems(self):
         """Return what else is wrong with the parameters at the end of a chain, and the cure."""
         return []
@@ -427,6 +432,20 @@ class KameleonStep(ArrayStepShared):
                     f"{leaf} was {expected}, and is {types.get(leaf)} now."
                 )
         self.state, self.parameters, self.tuning, self._work = arrays
+
+    @property
+    def prior(self):
+        """Draws (n, d) of the prior, None if there are none: computed once in a process."""
+        if not self._prior_draws:
+            self._prior_draws.append(prior_draws(self.model, self.layout))
+        return self._prior_draws[0]
+
+    @property
+    def searches(self):
+        """The Searches for the posterior that are known to have ended."""
+        follow = self.search.follows and self.search.has_few_evaluations
+        are_all = follow and self.monitor.number >= 0
+        return Searches(self.monitor.searches, self.monitor.ends, are_all=are_all)
 
     def _use_warm_start(self, found):
         """Start from what the warm start has found, a WarmStart."""

@@ -5,8 +5,11 @@ from its beginning, by known values. `guide` is what other chains need of where 
 `rounds` what it has done.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
+from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
 from pymc_kameleon.approximation.rounds import Rounds, put_into
 from pymc_kameleon.step.monitor import NO_LIMIT
 from pymc_kameleon.step.warm_start.approach import (
@@ -19,11 +22,12 @@ from pymc_kameleon.step.warm_start.approach import (
     draw_near,
     evaluations_for_own_search,
 )
+from pymc_kameleon.step.warm_start.look import MOST_LOOKED, evaluations_of_look, look_for_modes
 from pymc_kameleon.step.warm_start.search import Guide, RecordedLogp
 
 
 class InitialSearch:
-    """The search of a step's chains, by line searches and BFGS.
+    """The search of a step's chains, by line searches and BFGS; then a look for other modes.
 
     Parameters
     ----------
@@ -34,6 +38,7 @@ class InitialSearch:
     searches = True  # whether they go to the posterior, for as long as they need
     is_rough = False  # whether it is enough to know the shape there roughly
     follows = False  # whether chains begin where the first one's search has ended
+    looks_for_modes = True  # where evaluations are plenty
     leads_from_best = False  # whether the first chain begins at the best of all starts
     share = 0.5  # of limited evaluations, for the searches of all chains
     tuning_share = 0.5  # of those left after them, for tuning
@@ -106,16 +111,88 @@ class InitialSearch:
 
     def find(self, q, logp):
         """Move `q` (n,) to where the posterior is, by evaluations of `logp`, a RecordedLogp."""
-        step, d, budget = self.step, self.d, self.budget()
+        found = self.approach(q, logp)
+        if self.step.monitor.climbing == 0:
+            found = self._begin_in_any_mode(found, logp)
+        self.begin_near(found, q, logp)
+
+    def approach(self, q, logp):
+        """Return the WarmStart that a search from `q` comes to."""
+        step, budget = self.step, self.budget()
         guide, is_few = step.guide, self.has_few_evaluations
-        found = approach(logp, q[:d], step.rng, budget, self.is_rough, guide, is_few)
+        found = approach(logp, q[: self.d], step.rng, budget, self.is_rough, guide, is_few)
         self.note_all(found.rounds, len(found.logps))
-        q[:d] = draw_near(found, logp, step.rng, self.near_tries())
-        step._fill(found.scales, step.tuning.n)
-        step._use_warm_start(found)
         if self.follows and len(found.logps) <= budget:
             step.guide = found.guide
         step.monitor.climbing = found.climbing
+        if self.follows:  # of others, nothing is known together
+            self.note_searches(int(not guide.is_known), 1)
+        return found
+
+    def begin_near(self, found, q, logp):
+        """Move `q` (n,) to a draw near a WarmStart, from which the step begins to tune."""
+        step = self.step
+        q[: self.d] = draw_near(found, logp, step.rng, self.near_tries())
+        step._fill(found.scales, step.tuning.n)
+        step._use_warm_start(found)
+
+    # ---- other modes ----------------------------------------------------------------------------
+
+    def _begin_in_any_mode(self, found, logp):
+        """Look for other modes; return the WarmStart of the one to begin in."""
+        home = Mode(found.x, found.factor, found.logp)
+        every, starts = self.look_elsewhere(home, logp)
+        start = starts[self.mode_to_begin_in(every, starts)] if every else None
+        return start or found
+
+    def note_searches(self, n, n_ends):
+        """Note how many searches of the whole posterior there were, and their ends."""
+        monitor = self.step.monitor
+        if self.step.layout.covers_all:
+            monitor.searches, monitor.ends = int(n), int(n_ends)
+
+    def look_elsewhere(self, home, logp):
+        """Return all modes and their WarmStarts, None of that for `home`; nothing if none looks."""
+        step = self.step
+        left = step.monitor.most_on_the_way - self.recorded.n - self.near_tries()
+        first, most = (min(n, max(0, left // 2)) for n in self.budget_of_look)
+        if first < self.d:
+            return [], []
+        self.note("start of the chain")
+        rule = step.log_density.rule
+        step.log_density.rule = replace(rule, rejects_errors=True)  # far away much may raise
+        try:
+            looked = look_for_modes(logp, home, first, most, step.rng, step.prior)
+        finally:
+            step.log_density.rule = rule
+        self.note("other modes")
+        self.note_searches(*looked.searches[:2])
+        return looked.modes, looked.starts
+
+    def mode_to_begin_in(self, modes, starts):
+        """Return which of some Modes the chain begins in; the WarmStart of its own is None.
+
+        That is its own, if it was told where to start, or is of ``pm.sample``: others may know of
+        other modes. Else the k-th chain begins in the k-th of those that are not negligible, in the
+        order of their masses, and further chains draw one by mass.
+        """
+        masses, monitor = np.array([mode.mass for mode in modes]), self.step.monitor
+        order = np.argsort(-masses, kind="stable")
+        order = order[masses[order] > masses.max() - NEGLIGIBLE_MASS]
+        own = [k for k in order if starts[k] is None]
+        if not monitor.spreads:
+            return (own or order)[0]
+        if monitor.number < len(order) or len(order) == 1:
+            return order[monitor.number % len(order)]
+        p = np.exp(masses[order] - masses.max())
+        return self.step.rng.choice(order, p=p / p.sum())
+
+    @property
+    def may_look(self):
+        """Whether it looks for other modes if there are evaluations for it."""
+        step = self.step
+        is_whole = step.layout.covers_all and step.monitor.tune > 0
+        return self.looks_for_modes and is_whole and not self.is_one_of_many
 
     @property
     def is_one_of_many(self):
@@ -164,7 +241,19 @@ class InitialSearch:
 
     def most_of_search(self):
         """Return the same but for the draw at its end."""
-        return self.usual_budget()
+        return self.usual_budget() + MOST_LOOKED[1] * self.may_look
+
+    @property
+    def budget_of_look(self):
+        """Return the evaluations of a look for other modes, at first and at most."""
+        monitor = self.step.monitor
+        n = monitor.looks_for
+        if n < 0:  # for itself
+            n = 2 * monitor.tune * self.step.steps_per_draw  # as tuning may not depend on draws
+            if monitor.most_on_the_way < NO_LIMIT:
+                n = monitor.draws * self.step.steps_per_draw // 2  # twice those borne for sure
+            n = 0 if self.has_few_evaluations else n
+        return evaluations_of_look(n, self.d) if self.may_look else (0, 0)
 
     def usual_evaluations(self, whole, short):
         """Return about how many evaluations the way takes, and one that follows.

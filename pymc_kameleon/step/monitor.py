@@ -38,6 +38,10 @@ class ChainMonitor:
     most_on_the_way: int = NO_LIMIT  # evaluations for the way to the posterior, start and end too
     longest_way: int = NO_LIMIT  # the same, of any chain of the run: for so many there is room
     looks_for: int = -1  # evaluations of all chains, if others follow it; 0 if it follows; else -1
+    number: int = -1  # of the chain in pk.sample
+    spreads: bool = False  # whether it may begin in another mode than its search has come to
+    searches: int = 0  # for the whole posterior, from different starts
+    ends: int = 0  # of these searches, see approximation/searches.py
     on_the_way: int = 0  # evaluations before the first transition
     to_tune: int = 0  # evaluations while tuning, after that
     to_draw: int = 0  # evaluations after tuning

@@ -7,6 +7,7 @@ from pymc_kameleon.model.pymc_internals import Problems, SamplerWarning, Warning
 from pymc_kameleon.model.starts import terms_that_are_not_finite
 from pymc_kameleon.model.watch import AFTER, BEFORE, ODD
 from pymc_kameleon.step.messages import counted, some
+from pymc_kameleon.step.searches import warn_of_searches
 from pymc_kameleon.step.warm_start.approach import LATE
 
 STEEP_GAIN = 3
@@ -26,6 +27,7 @@ def closing_warning(step):
 def closing_problems(step):
     """Return what is wrong with the chain of a step, as far as is known by now: a list of str."""
     problems = [*_start_problems(step), _explain_way(step), _explain_odd(step)]
+    problems.append(warn_of_searches(step.searches, step._why_searches_fail))
     if step.monitor.done >= step.monitor.tune:
         problems += [*_chain_problems(step), explain_noise(step), *step._problems()]
         if step.tuning.n > 0:

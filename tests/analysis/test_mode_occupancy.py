@@ -15,6 +15,7 @@ from runs import messages, sample
 import pymc_kameleon as pk
 from pymc_kameleon.analysis import modes_of_draws as analysis_modes_of_draws
 from pymc_kameleon.analysis.modes_of_draws import find_modes, modes_of_draws, visited
+from pymc_kameleon.step.initial_search import InitialSearch
 
 CHAINS, DRAWS = 4, 1000
 
@@ -335,7 +336,9 @@ def square():
 
 
 @pytest.mark.parametrize(("starts", "warns"), [((-3, 3), True), ((3, 3), False)])
-def test_chains_in_different_modes_are_told(square, caplog, starts, warns):
+def test_chains_in_different_modes_are_told(square, caplog, starts, warns, monkeypatch):
+    """Those that begin where they are told."""
+    monkeypatch.setattr(InitialSearch, "looks_for_modes", False)
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
         initvals = [{"a": a, "b": 0.0} for a in starts]
         options = {"random_seed": 1, "compute_convergence_checks": True, "initvals": initvals}

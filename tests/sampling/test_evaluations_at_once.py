@@ -20,7 +20,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.analysis.surrogate_correction import moves_of
 from pymc_kameleon.model.failures import OnFailure
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains, superchains_of
-from pymc_kameleon.samplers.surrogate import initial_search
+from pymc_kameleon.samplers.surrogate import initial_search, learning
 from pymc_kameleon.samplers.surrogate.active import search as active
 from pymc_kameleon.sampling.first_way import FirstWay
 from pymc_kameleon.sampling.outcome import Finish
@@ -107,13 +107,13 @@ def test_the_way_goes_on_in_batches(surrogate, usual, rounds, monkeypatch):
         lambda x: -0.5 * ((x[1] - x[0] ** 2) / 0.1) ** 2 - 0.5 * (x[0] - 4) ** 2
     )
     arrived = []
-    learn_from = initial_search.learning.learn_from
+    learn_from = learning.learn_from
 
     def noted(chains, rng):
         arrived.extend(chain.tuning.has_arrived[0] for chain in chains)
         learn_from(chains, rng)
 
-    monkeypatch.setattr(initial_search.learning, "learn_from", noted)
+    monkeypatch.setattr(learning, "learn_from", noted)
     options = {"max_concurrent": 64, "max_evaluations": 1500}
     run(surrogate, **options)
     assert sum(rounds) > initial_search.WARM_START_BUDGET * 2

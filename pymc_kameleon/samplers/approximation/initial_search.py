@@ -126,7 +126,7 @@ class SearchOfChain(BatchSearch):
         arrived = best is not None and best.arrived
         own.state.x[:] = best.z if arrived else learning.best_of(own)[0]
         if best is not None and best.error < MOST_ERROR:
-            found.searches[:] = search.searches()
+            found.searches[:] = search.searches()[:4]
         found.looked[0] = search.has_looked
         if arrived:
             s = own.parameters.s
@@ -246,7 +246,7 @@ class SearchByApproximation(InitialSearch):
             twin.tuning = twin.tuning._replace(reused=self.step.tuning.reused)
             copy_arrays(self.step.tuning.choices, twin.tuning.choices)
             twin.log_density.point[:] = self.step.log_density.point
-            self._by_s = SearchOfChain(twin, start, seed, self.step._prior, self._paid_apart())
+            self._by_s = SearchOfChain(twin, start, seed, self.step.prior, self._paid_apart())
         return self._by_s
 
     def _draws_without_s(self, best, logp):

@@ -12,11 +12,11 @@ import numpy as np
 
 from pymc_kameleon.approximation.chain import Chain, Density, Trajectory, run_chain, u_of, x_of
 from pymc_kameleon.approximation.records import MOST_REMEMBERED
+from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.core.arrays import allocate, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
-from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.samplers.approximation import learning, moves
 from pymc_kameleon.samplers.approximation.fit import Nothing
 from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
@@ -201,10 +201,6 @@ class ApproximationMetropolis(ApproximationStep):
     lengths_of_run = frozenset({"points", "top_logp", "draws", "reused", "evaluated"})
     default_steps_per_draw = staticmethod(lambda d: 1)
 
-    def __init__(self, vars=None, **common):
-        super().__init__(vars, **common)
-        self._prior = prior_draws(self.model, self.layout)
-
     def make_fit(self, log_density):
         """Return the Fit of s."""
         raise NotImplementedError
@@ -232,6 +228,11 @@ class ApproximationMetropolis(ApproximationStep):
         tuning.worth[BY_S] = moves.EXPECTED_MOVES * np.array([2, 1])  # s is trusted at first
         state = allocate(State, sizes, others=np.nan)
         return state, parameters, tuning, allocate(Work, sizes, scratch=scratch)
+
+    @property
+    def searches(self):
+        """The Searches that are known to have ended."""
+        return Searches(*self.tuning.found.searches.tolist(), self.monitor.number >= 0)
 
     @classmethod
     def learn(cls, chains):

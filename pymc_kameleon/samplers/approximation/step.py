@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.core.history import History
 from pymc_kameleon.core.scaling import ScaleTuning, best_scale
 from pymc_kameleon.step.base import KameleonStep
@@ -49,11 +48,6 @@ class ApproximationStep(KameleonStep):
             ends.append(end)
             end = int(FIT_GROWTH * end) + self.least_between_fits
         return [*ends, tune - 1] if tune > 1 else []
-
-    @property
-    def _searches(self):
-        """The Searches that are known to have ended."""
-        return Searches(*self.tuning.found.searches.tolist())
 
     def _learned(self):
         own, labels = self.parameters, {"move": self.kinds}

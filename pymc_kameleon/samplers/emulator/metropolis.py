@@ -14,7 +14,6 @@ from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.samplers.approximation import metropolis as approximation
 from pymc_kameleon.samplers.approximation.initial_search import SearchByApproximation
 from pymc_kameleon.samplers.approximation.metropolis import ApproximationMetropolis
-from pymc_kameleon.samplers.approximation.problems import note_searches, warn_of_searches
 from pymc_kameleon.samplers.emulator import problems
 from pymc_kameleon.samplers.emulator.density import Mirrors
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of, reused_by
@@ -133,19 +132,18 @@ class EmulatorMetropolis(ApproximationMetropolis):
         exploration_of_emulated()
 
     def _problems(self):
-        return [
-            problems.explain_worth(self.tuning.worth, self._names_of_boxes),
-            warn_of_searches(
-                self._searches,
-                f"Far from here, what {some(self._names_of_boxes)} returns cannot be predicted, or "
-                "it does not fit the data here. ",
-            ),
-        ]
+        return [problems.explain_worth(self.tuning.worth, self._names_of_boxes)]
+
+    @property
+    def _why_searches_fail(self):
+        return (
+            f"Far from here, what {some(self._names_of_boxes)} returns cannot be predicted, or it "
+            "does not fit the data here. "
+        )
 
     def _notes(self):
         has_looked = self.fit.n_mirrors == 0 or self.tuning.found.looked[0]
         return [
-            note_searches(self._searches, type(self).__name__),
             problems.explain_modes(self.parameters.s.modes),
             problems.explain_mirrors(self.parameters.s.mirrors, self._names_of_parameters),
             problems.explain_no_look(has_looked),

@@ -5,13 +5,10 @@ the way goes on by line searches and BFGS. Where evaluations are plenty, a look 
 follows.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from pymc_kameleon.approximation.modes import Mode
-from pymc_kameleon.model.starts import prior_draws
-from pymc_kameleon.samplers.surrogate import learning, modes, problems
+from pymc_kameleon.samplers.surrogate import modes, problems
 from pymc_kameleon.samplers.surrogate.active.search import (
     LOW,
     MOST_FOR_ALL,
@@ -24,15 +21,8 @@ from pymc_kameleon.samplers.surrogate.active.search import (
 )
 from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.evaluations import each_once
-from pymc_kameleon.samplers.surrogate.look import (
-    MOST_LOOKED,
-    evaluations_of_look,
-    look_for_modes,
-)
 from pymc_kameleon.step.initial_search import InitialSearch
-from pymc_kameleon.step.monitor import NO_LIMIT
-from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, draw_near
-from pymc_kameleon.step.warm_start.search import WarmStart
+from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
 
 N_GUIDED = 32
 """Points that other chains may begin at, the best one and draws of the process."""
@@ -41,7 +31,7 @@ N_GUIDED = 32
 class SearchByProcess(InitialSearch):
     """The search of SurrogateMetropolis."""
 
-    follows = is_rough = looks_for_modes = True
+    follows = is_rough = True
 
     def __init__(self, step):
         super().__init__(step)
@@ -72,24 +62,7 @@ class SearchByProcess(InitialSearch):
     def most_of_search(self):
         """Return the evaluations of a search in vain, of another one, and of a look."""
         search = self._most_by_process if self.is_active else 0
-        look = MOST_LOOKED[1] if self._may_look else 0
-        return self.usual_budget() + search + look
-
-    @property
-    def _may_look(self):
-        return self.looks_for_modes and self.step.monitor.tune > 0 and not self.is_one_of_many
-
-    @property
-    def budget_of_look(self):
-        """Return the evaluations of a look for other modes, at first and at most."""
-        monitor = self.step.monitor
-        n = monitor.looks_for
-        if n < 0:  # for itself
-            n = 2 * monitor.tune * self.step.steps_per_draw  # as tuning may not depend on draws
-            if monitor.most_on_the_way < NO_LIMIT:
-                n = monitor.draws * self.step.steps_per_draw // 2  # twice those borne for sure
-            n = 0 if self.has_few_evaluations else n
-        return evaluations_of_look(n, self.d) if self._may_look else (0, 0)
+        return super().most_of_search() + search
 
     @property
     def _most_by_process(self):
@@ -121,62 +94,35 @@ class SearchByProcess(InitialSearch):
         rows, tuning = [], self.step.tuning
         self.known_on_the_way = tuning.known, tuning.known_exact
         noted = _noting(logp, rows)
+        self.note_searches(int(not self.step.guide.is_known), 1)
         self._go_home(q, logp, noted, rows)
-        if max(self.budget_of_look) > 0:
-            self.note("start of the chain")
-            self._look_elsewhere(q, logp, noted)
-            self.note("other modes")
+        self._begin_in_any_mode(q, noted)
         self._by_process = None  # not before, as what was interrupted is repeated
         tuning = self.step.tuning
         if most := len(tuning.remembered):
             rows = each_once(np.reshape(rows, (-1, self.d + 1)), self.d)[:most]
             tuning.remembered[: len(rows)], tuning.n_remembered[0] = rows, len(rows)
 
-    def _look_elsewhere(self, q, logp, noted):
-        """Look for other modes than the one found, if evaluations are plenty; begin in any."""
-        step = self.step
-        left = step.monitor.most_on_the_way - logp.n - self.near_tries()
-        first, most = (min(n, max(0, left // 2)) for n in self.budget_of_look)
-        tuning = step.tuning
-        if first < self.d or not tuning.has_arrived[0]:
+    def _begin_in_any_mode(self, q, logp):
+        """Look for other modes, if the search has ended at one, and begin in any."""
+        tuning = self.step.tuning
+        if not tuning.has_arrived[0]:
             return
         factor = tuning.home_factor.copy()
         home = Mode(tuning.middle.copy(), factor, tuning.mass[0] - np.log(np.diag(factor)).sum())
-        rule = step.log_density.rule
-        step.log_density.rule = replace(rule, rejects_errors=True)  # far away much may raise
-        try:
-            looked = look_for_modes(noted, home, first, most, step.rng, self._draws_of_prior())
-        finally:
-            step.log_density.rule = rule
-        every = [home, *looked.modes]
-        if looked.modes:
-            masses = np.array([mode.mass for mode in every])
-            p = np.exp(np.clip(masses - masses.max(), -modes.EVENED, 0))
-            p[masses < masses.max() - learning.NEGLIGIBLE_MASS] = 0.0
-            k = step.rng.choice(len(every), p=p / p.sum())
-            if k > 0:
-                self._begin_elsewhere(q, every[k], looked.shapes[k - 1], noted)
-        modes.note(step.tuning.found, every)
-        step.tuning.found.searches[:] = looked.searches[:2]
+        every, starts = self.look_elsewhere(home, logp)
+        if not every:
+            every, starts = [home], [None]
+        if start := starts[self.mode_to_begin_in(every, starts)]:
+            self._begin_elsewhere(q, start, logp)
+        modes.note(self.step.tuning.found, every)
 
-    def _draws_of_prior(self):
-        """Return draws (n, d) of the prior, None if there are none: computed once in a process."""
-        if not self.step._prior_of_look:
-            self.step._prior_of_look.append(prior_draws(self.step.model, self.step.layout))
-        return self.step._prior_of_look[0]
-
-    def _begin_elsewhere(self, q, mode, search, noted):
+    def _begin_elsewhere(self, q, found, logp):
         """Begin in another mode, with all that is known of the first one, too."""
-        tuning = self.step.tuning
-        before = tuning.home[: tuning.n_home[0]]
-        points = np.concatenate([search.points, before[:, :-1]])
-        logps = np.concatenate([search.logps, before[:, -1]])
-        scales = np.diag(np.linalg.inv(mode.factor @ mode.factor.T)) ** -0.5
-        exact = np.zeros(self.d, bool)
-        found = WarmStart(mode.mean, mode.logp, scales, mode.factor, exact, 0.0, points, logps)
-        q[: self.d] = draw_near(found, noted, self.step.rng, self.near_tries())
-        self.step._fill(scales, tuning.n)
-        self.step._use_warm_start(found)
+        before = self.step.tuning.home[: self.step.tuning.n_home[0]]
+        points = np.concatenate([found.points, before[:, :-1]])
+        logps = np.concatenate([found.logps, before[:, -1]])
+        self.begin_near(found._replace(points=points, logps=logps), q, logp)
         self.step.tuning.has_arrived[0] = True  # with however many evaluations
 
     def _go_home(self, q, logp, noted, rows):
@@ -193,8 +139,6 @@ class SearchByProcess(InitialSearch):
                 found, step.guide = end
                 x = step.guide.draws[1] if self.is_one_of_many else self._high_draw(noted)[0]
                 problems.say_search_ended(search.n, search.way.sd, search.way.error)
-                if search.way.second > 0:
-                    problems.say_second_mode(search.way.second)
                 self._begin_at(q, x, found)
                 return
             if not search.is_over:  # what comes then may be begun again, to ask for points
@@ -216,7 +160,7 @@ class SearchByProcess(InitialSearch):
             return
         self._n_searched += n
         try:
-            super().find(q, noted)
+            self.begin_near(self.approach(q, noted), q, noted)
         finally:  # it may be interrupted, and then begins again
             self._n_searched -= n
         step.guide = ActiveGuide.of(step.guide, N_GUIDED if self.is_active else 0)

@@ -20,7 +20,6 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.samplers.approximation import moves
 from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
-from pymc_kameleon.samplers.approximation.problems import note_searches, warn_of_searches
 from pymc_kameleon.samplers.approximation.step import ApproximationStep
 from pymc_kameleon.samplers.surrogate import emulator, fit, learning, modes, problems
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
@@ -240,10 +239,6 @@ class SurrogateMetropolis(ApproximationStep):
     )
     default_steps_per_draw = staticmethod(lambda d: 1)
 
-    def __init__(self, vars=None, **common):
-        self._prior_of_look = []  # which all copies share
-        super().__init__(vars, **common)
-
     @staticmethod
     def compile_learning():
         """Load, or compile, the inner chain by itself, which corrects averages in pk.summary."""
@@ -346,23 +341,11 @@ class SurrogateMetropolis(ApproximationStep):
 
     def _problems(self):
         tuning, d, model = self.tuning, self._d, self.model
-        is_led = (
-            self.search.has_few_evaluations and not self.search.is_one_of_many
-        )  # which it was to be
         return [
-            problems.explain_budget(is_led and tuning.n_home[0] == 2, d),
             problems.explain_lost(tuning.lost[0]),
             problems.explain_worth(tuning.worth, d, model, self.parameters.modes.n_modes[0] > 1),
             problems.explain_unvisited(tuning.unvisited[0]),
-            warn_of_searches(self._searches),
             problems.explain_news(tuning.news[0], d, model),
-        ]
-
-    def _notes(self):
-        has_looked = self._searches.n > 0 or self.search.is_one_of_many
-        return [
-            problems.explain_no_look(has_looked, self._d),
-            note_searches(self._searches, type(self).__name__),
         ]
 
     def _learned(self):

@@ -1,7 +1,7 @@
 """Several modes: the mixture from which reference moves are drawn follows the chains.
 
-What is in it was found before the first draw, see look.py. While tuning, it follows the states that
-chains have been in; after that it is frozen.
+What is in it was found before the first draw, see step/warm_start/look.py. While tuning, it follows
+the states that chains have been in; after that it is frozen.
 """
 
 from typing import NamedTuple
@@ -23,9 +23,6 @@ WORTH_OF_FOUND = 2
 STATES_PER_DRAW = 0.25
 """Independent states that a state of tuning counts for."""
 
-EVENED = 2.0
-"""Difference of log masses, at most, by which chains prefer a mode to begin in."""
-
 UNVISITED, MATTERS = 0.002, 0.01
 """Share of the states below which a mode is not visited; and of the mass above which that is told,
 as it was thought to be before."""
@@ -35,7 +32,6 @@ class Found(NamedTuple):
     """What was found before the first draw, by a chain, and then by all of them."""
 
     n_found: integers(1)
-    searches: integers(2)  # that looked, and their ends; 0 before
     found_masses: floats(MOST_MODES)  # logs, but for a constant
     found_means: floats(MOST_MODES, "d")
     found_factors: floats(MOST_MODES, "d", "d")
@@ -55,7 +51,7 @@ def noted(found):
     """Return these Modes."""
     return [
         Mode(mean.copy(), factor.copy(), mass - np.log(np.diag(factor)).sum())
-        for mass, mean, factor in list(zip(*found[2:], strict=True))[: found.n_found[0]]
+        for mass, mean, factor in list(zip(*found[1:], strict=True))[: found.n_found[0]]
     ]
 
 
@@ -66,11 +62,12 @@ def share_what_was_found(chains):
     for mode in sorted(every, key=lambda mode: -mode.mass):
         if not any(mode.is_same(one) for one in distinct):
             distinct.append(mode)
-    searches = np.array([chain.tuning.found.searches for chain in chains])
-    is_any_low = np.any(searches[:, 1] > [chain.tuning.found.n_found[0] for chain in chains])
-    for chain in chains if distinct else ():
-        note(chain.tuning.found, distinct)
-        chain.tuning.found.searches[:] = searches[:, 0].sum(), len(distinct) + is_any_low
+    n = sum(chain.monitor.searches for chain in chains)
+    is_any_low = any(c.monitor.ends > max(1, c.tuning.found.n_found[0]) for c in chains)
+    for chain in chains:
+        if distinct:
+            note(chain.tuning.found, distinct)
+        chain.monitor.searches, chain.monitor.ends = n, max(1, len(distinct)) + int(is_any_low)
 
 
 def learn_modes(chains):

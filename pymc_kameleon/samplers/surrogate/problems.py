@@ -9,8 +9,6 @@ from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.samplers.approximation.moves import mean_worth
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
 from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS
-from pymc_kameleon.samplers.surrogate.look import least_for_look
-from pymc_kameleon.step.warm_start.approach import evaluations_for_own_search
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -27,16 +25,6 @@ def say_search_ended(n, sd, error):
         n,
         sd,
         f"{error:.2g}" if np.isfinite(error) else "an amount not known yet, as these were few",
-    )
-
-
-def say_second_mode(share):
-    """Log that a search has found a second mode, with about this share of the mass."""
-    _log.info(
-        "SurrogateMetropolis: another start led to a second mode, with about %.0f %% of the "
-        "posterior by a rough count. The process has learned both, and chains begin in both. Moves "
-        "between them may be rare, and there may be more: look at R-hat.",
-        100 * share,
     )
 
 
@@ -65,31 +53,6 @@ def say_search_failed(n, is_spent):
         "SurrogateMetropolis: a Gaussian process that chose %d points has not found the posterior; "
         "going on by line searches and BFGS.",
         n,
-    )
-
-
-def explain_budget(followed, d):
-    """Warn if a chain has begun where another one had come, without a look at the way."""
-    if not followed:
-        return ""
-    return (
-        "it has too few evaluations to search for the posterior itself, so it began where the "
-        "first chain had arrived. R-hat then says nothing about other modes. With tune + draws "
-        f"of {evaluations_for_own_search(d)} each chain searches for itself, if max_evaluations "
-        "allows it."
-    )
-
-
-def explain_no_look(has_looked, d):
-    """Say that no chain has looked for other modes."""
-    if has_looked:
-        return ""
-    return (
-        "SurrogateMetropolis: evaluations were too few to look for other modes, and R-hat does not "
-        "show one that no chain has come to. The first chain may look if max_evaluations is at "
-        f"least {least_for_look(d)}; each chain does if it tunes long enough without that limit. "
-        "If there may be several modes, use pk.CyclicalKAM, or begin in many places "
-        '(initvals="prior", pool_tuning=False).'
     )
 
 

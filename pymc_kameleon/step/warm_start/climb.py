@@ -23,16 +23,19 @@ LEAST_FACTOR = 1e-3
 """A step is shortened to this share of itself, at most."""
 
 
-def climb(search, x, f, factor, left=LEAST_GAIN):
+def climb(search, x, f, factor, left=LEAST_GAIN, longest=np.inf):
     """Yield where a climb begins, then where each of its steps leads: x (d,), f, and a metric.
 
     `factor` (d, d) is the metric at first. Where it fails after some steps, the gradient leads. The
-    climb ends where a gain of `left` is promised, by the gradient and H.
+    climb ends where a gain of `left` is promised, by the gradient and H. Steps are at most
+    `longest` in u, before they are lengthened.
     """
     yield x, f, factor
     inverse, gradient, least = np.eye(x.size), _gradient(search, x, f, factor), 0.0
     while True:
-        step, f = _step(search, x, f, factor, inverse @ gradient, gradient, least)
+        step = inverse @ gradient
+        step *= min(1.0, longest / max(np.linalg.norm(step), 1e-300))
+        step, f = _step(search, x, f, factor, step, gradient, least)
         least = 2 * left  # at first the metric may be foreign
         if step is None and np.array_equal(inverse, np.eye(x.size)):
             return

@@ -25,6 +25,7 @@ from scipy.stats import multivariate_normal
 import pymc_kameleon as pk
 from pymc_kameleon.samplers import Decay
 from pymc_kameleon.samplers.kameleon import kam
+from pymc_kameleon.step.initial_search import InitialSearch
 
 # ---- transition -----------------------------------------------------------------------------
 
@@ -118,8 +119,11 @@ def test_without_tuning_it_is_a_random_walk(sampler, arguments):
         (pk.KAM, {"whiten": False}, 200, pk.baselines.RWM, 2000),
     ],
 )
-def test_until_there_is_a_z_it_is_an_adaptive_walk(sampler, arguments, n_walk, walk, n_tune):
+def test_until_there_is_a_z_it_is_an_adaptive_walk(
+    sampler, arguments, n_walk, walk, n_tune, monkeypatch
+):
     """On the same random numbers, with the same report; and no longer."""
+    monkeypatch.setattr(InitialSearch, "looks_for_modes", False)  # which depends on tuning
     step = sampler(model=banana_model(), steps_per_draw=1, **arguments)
     walk = walk(model=banana_model(), steps_per_draw=1)
     step.setup_chain(np.random.default_rng(3), 2000, 1)

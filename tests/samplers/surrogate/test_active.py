@@ -10,7 +10,6 @@ from pymc_kameleon.samplers.surrogate.active import (
     choice,
     draws,
     process,
-    scouts,
     star,
     way,
 )
@@ -730,38 +729,6 @@ def test_a_large_batch_looks_beyond_its_radius(ray, radius, monkeypatch):
         climbed += own.process is not None
         points = going.send(points.sum(axis=1) * 3)
     assert own._radius == pytest.approx(radius, rel=0.01)
-
-
-MODES = np.array([[5.0, 4.0], [-4.0, -5.0]])
-
-
-def two_modes(x):
-    """Two normals that are 13 sds apart, with .4 and .6 of the mass."""
-    return np.logaddexp(*(np.log([0.4, 0.6]) - 0.5 * np.sum((x - MODES) ** 2, axis=1)))
-
-
-def shares_of_second(n_scouts, monkeypatch):
-    """Of some seeds, what the first mode has by a search; 0 or 1 if it knows one alone."""
-    monkeypatch.setattr(scouts, "N_SCOUTS", n_scouts)
-    shares = []
-    for seed in range(6):
-        search = Search(np.random.default_rng(seed).uniform(-1, 1, 2), seed, at_once=64)
-        assert search.go_on(Recorded(two_modes), 1000)
-        draws = search.way.draws(200, np.random.default_rng(seed))
-        shares.append(np.mean(draws.sum(axis=1) > 0))
-        assert (search.way.second > 0) == (0 < shares[-1] < 1)
-    return np.array(shares)
-
-
-@pytest.mark.slow
-def test_scouts_find_a_second_mode(monkeypatch):
-    """From some starts, as they go uphill; then the process knows both. A way alone finds none."""
-    alone = shares_of_second(0, monkeypatch)
-    assert np.isin(alone, [0, 1]).all()
-    found = shares_of_second(3, monkeypatch)
-    found = found[(found > 0) & (found < 1)]
-    assert len(found) >= 2
-    np.testing.assert_allclose(found, 0.4, atol=0.15)
 
 
 def test_no_more_points_are_fitted_than_arithmetic_bears(monkeypatch):

@@ -11,7 +11,8 @@ from runs import assert_same, messages, resume, sample
 import pymc_kameleon as pk
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.approximation.searches import Searches
-from pymc_kameleon.samplers.surrogate import initial_search, look, modes
+from pymc_kameleon.samplers.surrogate import initial_search, modes
+from pymc_kameleon.step.warm_start import look
 
 FAR = np.array([9.0, 12.0])
 """Of the other mode, which has a third of the mass, from the first one, at the initial point."""
@@ -63,12 +64,12 @@ def test_a_look_that_is_interrupted_does_not_search_again(step, monkeypatch):
 
 
 @pytest.mark.slow
-def test_without_a_look_it_is_missed_in_silence(step, monkeypatch, caplog):
+def test_without_a_look_it_is_missed(step, monkeypatch, caplog):
     monkeypatch.setattr(initial_search.SearchByProcess, "looks_for_modes", False)
     with caplog.at_level(logging.WARNING):
         dt = sample(step, **LONG | {"compute_convergence_checks": True})
     assert share_of_other(dt) == 0
-    assert not messages(caplog, logging.WARNING)
+    assert all("may be another mode" in text for text in messages(caplog, logging.WARNING))
 
 
 @pytest.mark.slow
@@ -80,7 +81,6 @@ def test_the_same_seed_makes_the_same_draws_in_processes_and_after_a_pause(step,
         part = sample(step, callback=stop, cores=2, **LONG)
         whole = resume(part, step.model, None)
     assert_same(whole, found, ["posterior"])
-    assert "too few to look for other modes" not in caplog.text
     said = [text for text in messages(caplog) if "pk.sample found 2 modes" in text]
     assert len(said) == 1
 
@@ -106,9 +106,9 @@ def test_a_likelihood_that_raises_where_a_look_leads_does_not_end_the_run(monkey
 
     def looked_far_away(logp, *rest):
         assert logp(np.full(2, 1e7)) == -np.inf
-        return look.Looked([], [], Searches(1, 1))
+        return look.Looked(rest[:1], [None], Searches(1, 1))
 
-    monkeypatch.setattr(initial_search, "look_for_modes", looked_far_away)
+    monkeypatch.setattr("pymc_kameleon.step.initial_search.look_for_modes", looked_far_away)
     step = pk.SurrogateMetropolis(model=black_box(Counting(raises)))
     sample(step, **LONG)
     [text] = [text for text in messages(caplog, logging.WARNING) if "ZeroDivisionError" in text]
@@ -117,11 +117,11 @@ def test_a_likelihood_that_raises_where_a_look_leads_does_not_end_the_run(monkey
 
 
 def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch, caplog):
-    """And that is said once, by the whole run; nothing is if chains have looked."""
+    """And that is said once, by the whole run."""
     short = {"tune": 50, "draws": 50}
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         one = sample(step, **short)
-    assert caplog.text.count("evaluations were too few to look for other modes") == 1
+    assert caplog.text.count("one search for the posterior was made") == 1
     monkeypatch.setattr(initial_search.SearchByProcess, "looks_for_modes", False)
     assert_same(one, sample(step, **short), ["posterior"])
 
@@ -170,16 +170,16 @@ def looked(log_density, home=HOME, first=120, most=200, seed=1):
 
 
 def test_of_a_new_mode_place_and_mass_are_learned():
-    """To a tenth of its sd, .5, and of its mass; one in 50 is missed, and one in 50 known badly.
+    """To a tenth of its sd, .5, and of its mass; one in 50 is missed, and one in 30 known badly.
 
-    Of 40, eight or more less than once in 1e5 runs.
+    Of 40, eight or more less than once in 1e4 runs.
     """
     found = [looked(two_modes, seed=seed)[0].modes for seed in range(40)]
-    found = [new for new in found if new]
+    assert all(one is HOME for one, *_ in found)
+    found = [modes for modes in found if len(modes) > 1]
     assert len(found) > 32
-    assert {len(new) for new in found} == {1}
-    off = [np.abs(mode.mean - FAR).max() for [mode] in found]
-    off_mass = [abs(mode.mass - HOME.mass + np.log(2)) for [mode] in found]
+    off = [np.abs(mode.mean - FAR).max() for _, mode in found]
+    off_mass = [abs(mode.mass - HOME.mass + np.log(2)) for _, mode in found]
     assert np.count_nonzero((np.array(off) > 0.05) | (np.array(off_mass) > 0.1)) < 8
 
 
@@ -195,14 +195,14 @@ def test_of_a_new_mode_place_and_mass_are_learned():
 def test_of_one_mode_nothing_new_is_found(log_density):
     for seed in range(5):
         found, n = looked(log_density, seed=seed)
-        assert found.modes == []
+        assert found.modes == [HOME]
         assert found.searches.n_ends == 1
         assert n <= 120 + 80
 
 
 def test_modes_with_next_to_no_mass_are_no_modes():
     found, _ = looked(lambda x: np.logaddexp(np.log(2) - x @ x / 2, -9 - (x - FAR) @ (x - FAR) / 2))
-    assert found.modes == []
+    assert found.modes == [HOME]
 
 
 def test_it_looks_on_until_no_more_ends_are_expected():
@@ -214,7 +214,7 @@ def test_it_looks_on_until_no_more_ends_are_expected():
 
     for seed in range(3):
         found, n = looked(log_density, first=400, most=3000, seed=seed)
-        assert found.searches.n_ends == 1 + len(found.modes) > 1
+        assert found.searches.n_ends == len(found.modes) > 1
         assert n > 400
         assert n == 3000 or not found.searches.expects_more
 
@@ -251,27 +251,12 @@ def test_chains_share_what_each_has_found_once():
     other = Mode(FAR, HOME.factor, HOME.logp - 1)
     chains = [chain_that_has_found(HOME), chain_that_has_found(near, other)]
     for chain, searches in zip(chains, [(7, 1), (20, 3)], strict=True):
-        chain.tuning.found.searches[:] = searches  # one of the second chain's ends is negligible
+        chain.monitor.searches, chain.monitor.ends = searches  # one of the second's is negligible
     modes.share_what_was_found(chains)
     for chain in chains:
         means = [mode.mean for mode in modes.noted(chain.tuning.found)]
         np.testing.assert_allclose(means, [HOME.mean, FAR])
-        assert chain.tuning.found.searches.tolist() == [27, 3]
-
-
-@pytest.mark.parametrize(
-    ("searches", "says"),
-    [((0, 0), "too few to look for other modes"), ((8, 1), "8 searches"), ((3, 2), None)],
-)
-def test_what_was_not_looked_for_is_said(searches, says):
-    """Also by a chain whose evaluations would pay for a look, if its search has spent them."""
-    chain = chain_that_has_found(HOME)
-    assert chain.search.budget_of_look[0] > 0
-    chain.tuning.found.searches[:] = searches
-    notes = [note for note in chain._notes() if note]
-    warnings = [text for text in chain._problems() if "another mode" in text]
-    assert len(notes) + len(warnings) == 1
-    assert says in notes[0] if says else "2 places" in warnings[0]
+        assert chain.searches[:2] == (27, 3)
 
 
 def test_the_mixture_follows_the_states():

@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from pymc_kameleon.approximation.linalg import cholesky, lower_of
 from pymc_kameleon.approximation.records import evenly, some_of_each
 from pymc_kameleon.approximation.rounds import Rounds
-from pymc_kameleon.samplers.surrogate.active import draws, scouts, star
+from pymc_kameleon.samplers.surrogate.active import draws, star
 from pymc_kameleon.samplers.surrogate.active.choice import most_telling, spread
 from pymc_kameleon.samplers.surrogate.active.draws import Density
 from pymc_kameleon.samplers.surrogate.active.process import (
@@ -83,10 +83,6 @@ weight of these."""
 
 PER_PLAIN = 8
 """Points of a large batch for each plain draw; of small ones, every other begins with one."""
-
-SCOUTED, PATIENCE = 2, 2
-"""Batches of the star that scouts take part in, before it is known what is exact; and batches at
-home for which s is not good yet if scouts are on their way."""
 
 LEAST_BEGINNINGS = 4
 """Draws that were evaluated, at least, if chains are to begin at these alone."""
@@ -165,8 +161,6 @@ class Way:
         sdV, of choice.py, infinite before it is home.
     errors : list of float
         Of plain draws of s, predicted before they were evaluated.
-    second : float
-        Share of the mass in a second mode, when scouts found it; 0 if none did.
     """
 
     def __init__(self, rng, at_once=1):
@@ -176,7 +170,7 @@ class Way:
         self.x = self.f = self.mean = self.factor = self.order = self.exact = None
         self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
         self.chains, self.are_exact, self._n_held = None, False, 0
-        self._scouts, self.second, self.rounds = [], 0.0, Rounds()
+        self.rounds = Rounds()
 
     @classmethod
     def knowing(cls, known, rng):
@@ -196,10 +190,9 @@ class Way:
         if known.is_enough:
             self._begin_with(known)
         else:
-            self._send_scouts()
             yield from self._look_around()
         while True:
-            self._fit(is_new=self._heed_scouts())
+            self._fit()
             if self.is_home:
                 yield from self._learn()
             else:
@@ -215,27 +208,21 @@ class Way:
     def _note(self, decided, *numbers):
         self.rounds.note(len(self.f) - self.n_known, self.f.max(), decided, *numbers)
 
-    def _evaluated(self, x, takes_scouts=True):
-        some = scouts.that_fit(self._scouts, self.at_once - len(x)) if takes_scouts else []
-        parts = [x, *(scout.points for scout in some)]
-        x = np.concatenate(parts)
+    def _evaluated(self, x):
         f = yield x
         f = np.where(np.isfinite(f), f, -np.inf)
         self.x, self.f = np.concatenate([self.x, x]), np.concatenate([self.f, f])
-        f, *found = np.split(f, np.cumsum([len(part) for part in parts[:-1]]))
-        for scout, own in zip(some, found, strict=True):
-            scout.take(own)
         return f
 
     def _look_around(self):
         best = np.argmax(self.f)
         looking = star.look_around(self.x[best].copy(), self.f[best], self.at_once)
-        points, n = next(looking), 0
+        points = next(looking)
         try:
             while True:
-                f = yield from self._evaluated(points, n < SCOUTED)
+                f = yield from self._evaluated(points)
                 self._note("design")
-                points, n = looking.send(f), n + 1
+                points = looking.send(f)
         except StopIteration as end:
             found = end.value
         self._take_frame(found.x, found.factor, found.exact)
@@ -346,52 +333,11 @@ class Way:
     @property
     def _n_batch(self):
         n = max(LEAST_BATCH, int((len(self.f) - self.n_known) * BATCH))
-        return max(n, self.at_once - scouts.asked(self._scouts))
+        return max(n, self.at_once)
 
     @property
     def _n_candidates(self):
         return max(N_CANDIDATES, int(PER_POINT * self.at_once))
-
-    # ---- scouts ---------------------------------------------------------------------------------
-
-    def _send_scouts(self):
-        d, share = self.x.shape[1], self.at_once // scouts.SHARE
-        n = min(scouts.N_SCOUTS, self.at_once // (2 * d) - 1)  # stars of all have room
-        if share >= star.MANY and n > 0:
-            for rng in self.rng.spawn(n):
-                start = self.best + rng.uniform(-scouts.AWAY, scouts.AWAY, d)
-                self._scouts.append(scouts.Scout(Way(rng, share), start))
-
-    def _heed_scouts(self):
-        """Go to where a scout is highest; at home, learn a second mode, too: return whether so."""
-        if self.exact.any():  # a regression, as it seems
-            self._scouts = []
-        is_new = False
-        for scout in self._scouts:
-            way = scout.way
-            if way.mean is None or way.exact.any():
-                continue
-            if not self.is_home and way.f.max() == self.f.max():
-                self._radius = way._radius
-                self._reframe(way.mean, way.factor)
-            elif self.is_home and scout.is_home and not scout.is_heeded:
-                scout.is_heeded = True
-                is_new |= self._join(way)
-        return is_new
-
-    def _join(self, other):
-        """Take coordinates of two places, if the other one is a mode; return whether it is."""
-        mass = scouts.log_mass(other) - scouts.log_mass(self)
-        away = np.linalg.norm(self.u_of(other.mean[None])[0])
-        if mass < scouts.LEAST_MASS or away < len(self.mean) ** 0.5 + draws.EDGE:
-            return False
-        self.second, n = float(1 / (1 + np.exp(-mass))), len(self.chains)
-        most = n - scouts.LEAST_CHAINS
-        k = int(np.clip(round(self.second * n), scouts.LEAST_CHAINS, most))
-        x = np.concatenate([self.x_of(self.chains[k:]), other.x_of(other.chains[:k])])
-        self._reframe(*scouts.both(self, other, self.second))
-        self.chains = self.u_of(x[self.rng.permutation(n)])
-        return True
 
     # ---- climbing -------------------------------------------------------------------------------
 
@@ -488,8 +434,7 @@ class Way:
 
     def is_better_than(self, sd, error):
         """Whether it is home, and sdV and the error are below these."""
-        waits = self._n_batches < PATIENCE and scouts.asked(self._scouts) > 0
-        return self.is_home and self.sd < sd and self.error < error and not waits
+        return self.is_home and self.sd < sd and self.error < error
 
     @property
     def error(self):

@@ -7,11 +7,7 @@ def note_searches(searches, sampler):
     """Say how many there were, and where they ended, if all is well."""
     if searches.n == 0 or searches.may_have_missed:
         return ""
-    more = (
-        ". Others, from other starts, may end elsewhere, which R-hat does not show. They take more "
-        "evaluations"
-    )
-    return f"{sampler}: {_in_words(searches)}{more * (searches.n == 1)}."
+    return f"{sampler}: {_in_words(searches)}."
 
 
 def warn_of_searches(searches, reason=""):
@@ -22,9 +18,10 @@ def warn_of_searches(searches, reason=""):
     if searches.fails and searches.n > 1:
         text += f". {searches.n_best or 'None'} of them came to the best place"
     return (
-        f"there may be another mode. {reason * searches.fails}{text[0].upper()}{text[1:]}. Compare "
-        "what the model predicts with the data. Raise max_evaluations, or tune longer, for more "
-        "searches; or start where the data point to (`initvals`)."
+        "there may be another mode, which R-hat does not show. "
+        f"{reason * searches.fails}{text[0].upper()}{text[1:]}. Compare what the model predicts "
+        "with the data. Raise max_evaluations, or tune longer, for more searches; or start where "
+        "the data point to (`initvals`)."
     )
 
 
@@ -33,7 +30,5 @@ def _in_words(searches):
     if n == 1:
         return "one search for the posterior was made"
     text = f"{n} searches for the posterior, from different starts, ended in "
-    text += counted(n_ends, "place")
-    if n > n_ends + 1:
-        text += f"; {100 * searches.share_elsewhere:.0f} % of such starts may end elsewhere"
-    return text
+    share = f"{100 * searches.share_elsewhere:.0f} % of such starts may end elsewhere"
+    return f"{text}{counted(n_ends, 'place')}; {share}"

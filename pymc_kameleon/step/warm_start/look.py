@@ -1,0 +1,232 @@
+"""A look for other modes, where evaluations are plenty, from wide starts about the one found.
+
+From each a short climb, which is abandoned where it comes to a known mode. Where one ends
+elsewhere, and the log-density dips in between, the shape there tells whether it has mass. Where
+some have ended elsewhere there are more climbs, until no further end is expected
+(approximation/searches.py).
+
+Symbols: f the log-density, L the factor of the known mode's covariance, u the coordinates in which
+y = x + Lu.
+"""
+
+import math
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
+from pymc_kameleon.approximation.linalg import lower_of
+from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
+from pymc_kameleon.approximation.search import spread_of
+from pymc_kameleon.approximation.searches import Searches
+from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
+from pymc_kameleon.step.warm_start.climb import climb
+from pymc_kameleon.step.warm_start.quadratics import fit_shape
+from pymc_kameleon.step.warm_start.search import BudgetSpent, Search, WarmStart
+
+LOOK_SHARES, MOST_LOOKED = (0.1, 0.5), (800, 4000)
+"""Shares of the evaluations by which a chain looks, of its own or of all that follow it, at first,
+and as long as more ends are expected; and evaluations of a look, at most."""
+
+SHAPE_BUDGET = 40
+"""Times d: evaluations, at most, by which the shape of a new mode is learned."""
+
+SCALES = 3.0, 50.0
+"""How far away starts are, in standard deviations of the known mode, log-uniformly."""
+
+N_STARTS, AS_KNOWN = 6, (0.95, 1.3)
+"""Starts of which one is climbed from; and by how much f falls, compared with normals, if what is
+known is nearly normal, and all."""
+
+LARGEST_DIP, ON_LINE = 2.0, (0.2, 0.4, 0.6, 0.8)
+"""Dip of f between two modes, at least; and where it is looked for, on the line from one to the
+other."""
+
+SHORTEST_CLIMB, FARTHEST = 3, 200.0
+"""Steps of a climb that are to be paid for; and how far from the first mode it may lead, in
+standard deviations, or else twice as far as draws of the prior: in the neck of a funnel it would go
+on for ever."""
+
+
+class Looked(NamedTuple):
+    """What a look has found."""
+
+    modes: list  # Modes that have mass
+    starts: list  # the WarmStart of each, None of that for `home`
+    searches: Searches  # that for `home`, and climbs
+
+
+def least_for_look(d):
+    """Return how many evaluations a chain makes if it looks: at first they pay for a climb."""
+    return math.ceil((N_STARTS + SHORTEST_CLIMB * (d + 2)) / LOOK_SHARES[0])
+
+
+def evaluations_of_look(n, d):
+    """Return the evaluations of a look of a chain that makes n: at first, and at most."""
+    if n < least_for_look(d):
+        return 0, 0
+    pairs = zip(LOOK_SHARES, MOST_LOOKED, strict=True)
+    return tuple(min(int(share * n), most) for share, most in pairs)
+
+
+def look_for_modes(logp, home, first, most, rng, prior=None):
+    """Look for other modes than `home`; return what was Looked.
+
+    It takes the `first` evaluations, and `most` as long as more ends are expected. Of `prior` draws
+    (n, d), about every second start is the next ones.
+    """
+    look = _Look(logp, home, first, most, rng, prior)
+    with suppress(BudgetSpent), threadpool_limits(1), np.errstate(all="ignore"):
+        while look.goes_on:
+            look.climb()
+    return look.seen
+
+
+class _Look:
+    def __init__(self, logp, home, first, most, rng, prior):
+        self.logp, self.rng, self.later = logp, rng, most - first
+        self.search = Search(logp, home.mean, first - 1)
+        self.home, self.known, self.starts = home, [home], [None]
+        self.n, self.is_any_low = 1, False
+        self.farthest = FARTHEST * np.linalg.norm(home.factor, axis=1)
+        self.unseen = []
+        if prior is not None:
+            self.unseen, self.spread = list(rng.permutation(prior)), spread_of(prior)
+            away = np.abs(prior - home.mean).max(axis=0)
+            self.farthest = np.maximum(self.farthest, 2 * away)
+
+    @property
+    def goes_on(self):
+        """Whether evaluations that come first are left, or more ends are expected."""
+        searches = self.seen.searches
+        return searches.n_ends == 1 or self.search.left > self.later or searches.expects_more
+
+    @property
+    def high(self):
+        """Which known modes have mass."""
+        least = max(mode.mass for mode in self.known) - NEGLIGIBLE_MASS
+        return [k for k, mode in enumerate(self.known) if mode.mass > least]
+
+    @property
+    def seen(self):
+        """What was Looked."""
+        high = self.high
+        is_any_low = self.is_any_low or len(high) < len(self.known)
+        searches = Searches(self.n, len(high) + is_any_low)
+        return Looked([self.known[k] for k in high], [self.starts[k] for k in high], searches)
+
+    def climb(self):
+        """Climb from a start, and learn what is there."""
+        x, f, metric, is_as_known = self._start()
+        if not is_as_known:
+            top = self._climb(x, f, metric)
+            if not top:
+                return
+            x, f, metric = top
+        self.n += 1
+        if is_as_known or self._attract(x, f):
+            return
+        if self._is_low(f):
+            self._expect_more()
+            self.is_any_low = True
+        else:
+            self._learn_shape(x, f, metric)
+
+    def _start(self):
+        """Return a start, f there, a metric, and whether a climb would come to what is known.
+
+        It is the point where f has fallen least, compared with normals about the known modes. Where
+        all points are as these tell, nothing else can be there.
+        """
+        rng, known = self.rng, self.known
+        home, scale = known[rng.integers(len(known))], np.exp(rng.uniform(*np.log(SCALES)))
+        metric = home.factor if rng.random() < 0.5 else np.diag(np.linalg.norm(home.factor, axis=1))
+        if len(self.unseen) < N_STARTS or rng.random() < 0.5:
+            metric = scale * metric
+            points = home.mean + rng.standard_normal((N_STARTS, home.mean.size)) @ metric.T
+        else:
+            metric = np.diag(self.spread)
+            points = np.array([self.unseen.pop() for _ in range(N_STARTS)])
+        f, top = self.search.evaluate_all(points), max(mode.logp for mode in known)
+        fallen = (top - f) / (top - np.max([mode.normal(points) for mode in known], axis=0))
+        k = np.argmin(fallen)
+        as_known = (fallen > AS_KNOWN[0]) & (fallen < AS_KNOWN[1])
+        return points[k], f[k], metric, as_known.all()
+
+    def _climb(self, x, f, metric):
+        """Return where a climb leads (d,), f there, and a metric; None if it has no end, or is far.
+
+        It ends where it comes to what is known.
+        """
+        if not np.isfinite(f):
+            return None
+        last = self.search.left - WARM_START_BUDGET * x.size
+        for place in climb(self.search, x, f, metric, longest=x.size**0.5):
+            x, f, _ = place
+            if self.search.left < last:
+                return None
+            if np.any(np.abs(x - self.home.mean) > self.farthest):
+                return None
+            if self._attract(x, f):
+                break
+        return place
+
+    def _attract(self, x, f):
+        """Whether a climb at x leads to a known mode; others are to lead on from a saddle."""
+        return any(self.known[k].attracts(x, f) for k in self.high)
+
+    def _is_low(self, f):
+        return f < max(mode.logp for mode in self.known) - drop(self.search.x.size, NEGLIGIBLE)
+
+    def _learn_shape(self, x, f, metric):
+        left = self.search.left + self.later * (self.seen.searches.n_ends == 1)
+        own = Search(self.logp, x, min(SHAPE_BUDGET * x.size, left) - 1)
+        mode, apart = self._mode_at(own, x, f, metric)
+        self.search.left = max(self.search.left - len(own.logps), 0)
+        if mode and not any(self.known[k].is_same(mode) for k in apart):
+            self._expect_more()
+            self.known = [*(self.known[k] for k in apart), mode]
+            self.starts = [*(self.starts[k] for k in apart), _warm_start(mode, own)]
+
+    def _expect_more(self):
+        """Look on, as there is another end than the first one."""
+        if self.seen.searches.n_ends == 1:
+            self.search.left += self.later
+
+    def _mode_at(self, search, x, f, metric):
+        """Return a Mode about a top, and which known ones are apart from it.
+
+        None if it is of a known one, or that cannot be told. A known one that is low, with no dip
+        on the way here, was none: a search may end at a saddle.
+        """
+        with suppress(BudgetSpent, np.linalg.LinAlgError):
+            dips = [_dips(search, x, f, mode) for mode in self.known]
+            low = [mode.logp < f - drop(x.size, NEAR) for mode in self.known]
+            if np.logical_or(dips, low).all():
+                return _shape(search, x, f, metric, self.rng), np.flatnonzero(dips)
+        return None, []
+
+
+def _dips(search, x, f, mode):
+    """Whether f dips on the line from a top to a mode."""
+    between = [search.evaluate(x + t * (mode.mean - x)) for t in ON_LINE]
+    return min(between) < min(f, mode.logp) - LARGEST_DIP
+
+
+def _shape(search, x, f, metric, rng):
+    """Return a Mode about a top, by quadratics that are fitted there before and after a climb."""
+    search.return_to((x, f, metric))
+    fit_shape(search, rng, False)
+    list(climb(search, search.x, search.f, search.metric))
+    fit_shape(search, rng, False)
+    return Mode(search.x, lower_of(search.metric), search.f)
+
+
+def _warm_start(mode, search):
+    """Return the WarmStart in a mode, whose shape was learned by a search."""
+    scales = np.diag(np.linalg.inv(mode.factor @ mode.factor.T)) ** -0.5
+    exact = np.zeros(len(scales), bool)
+    known = np.array(search.points), np.array(search.logps)
+    return WarmStart(mode.mean, mode.logp, scales, mode.factor, exact, 0.0, *known)

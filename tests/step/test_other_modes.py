@@ -1,0 +1,107 @@
+"""Chains of all samplers look for other modes and begin in each, so that R-hat can show them."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from models import Counting, black_box
+from runs import sample
+
+import pymc_kameleon as pk
+from pymc_kameleon.approximation.modes import Mode
+from pymc_kameleon.step.initial_search import InitialSearch
+
+FAR = np.array([9.0, 12.0])
+SAMPLERS = pk.GAM, pk.KAM, pk.PCAKAM, pk.CyclicalKAM, pk.CMH, pk.CMTM
+
+
+def two_modes(x):
+    """Normals at 0 and at FAR, with two thirds and one third of the mass."""
+    z = x - FAR
+    return np.logaddexp(np.log(2) - x @ x / 2, 2 * np.log(2) - 2 * z @ z)
+
+
+def of_other(values):
+    """Return whether draws (..., 2) are of the mode at FAR."""
+    return values @ FAR > FAR @ FAR / 2
+
+
+def run(sampler, **options):
+    step = sampler(model=black_box(Counting(two_modes)))
+    return sample(step, tune=300, draws=50, chains=2, **options)
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """Let each look find both modes."""
+    home, other = Mode(np.zeros(2), np.eye(2), np.log(2)), Mode(FAR, 0.5 * np.eye(2), np.log(4))
+
+    def look(search, at, logp):
+        start = search.approach(FAR.copy(), logp)
+        search.note_searches(9, 2)
+        return [home, other], [None, start._replace(x=FAR, factor=other.factor, logp=logp(FAR))]
+
+    monkeypatch.setattr(InitialSearch, "look_elsewhere", look)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_the_second_chain_begins_in_the_second_mode(sampler, known):
+    dt = run(sampler, discard_tuned_samples=False)
+    assert of_other(dt["warmup_posterior"]["x"].values)[:, 0].tolist() == [False, True]
+
+
+@pytest.mark.parametrize("sampler", [pk.GAM, pk.CMTM])
+def test_chains_in_two_modes_stay_there_so_that_r_hat_shows_it(sampler, known):
+    stay = of_other(run(sampler)["posterior"]["x"].values)
+    assert stay.all(axis=1).tolist() == [False, True]
+    assert not stay[0].any()
+
+
+@pytest.mark.parametrize("ends", [1, 2])
+def test_chains_pool_what_they_have_learned_in_one_mode(ends):
+    """With several ends, those in the same one; all of them are the broken twin."""
+    chains = [pk.GAM(model=black_box(Counting(two_modes))) for _ in range(3)]
+    for chain, mean in zip(chains, [np.zeros(2), FAR, FAR + 0.4], strict=True):
+        chain.setup_chain(1, 100, 10)
+        chain.monitor.ends, chain.tuning.shape.moments.mean[:] = ends, mean
+        chain.tuning.shape.moments.factor[:] = np.eye(2)
+    pk.GAM.learn(chains)
+    means = [chain.tuning.shape.moments.mean for chain in chains]
+    whole = (2 * FAR + 0.4) / 3
+    pooled = [whole] * 3 if ends == 1 else [np.zeros(2), FAR + 0.2, FAR + 0.2]
+    np.testing.assert_allclose(means, pooled)
+
+
+def test_a_look_is_made_and_counted(caplog):
+    with caplog.at_level("INFO", "pymc_kameleon"):
+        dt = run(pk.GAM, discard_tuned_samples=False)
+    assert "searches for the posterior, from different starts, ended in" in caplog.text
+    assert np.all(dt["warmup_sample_stats"]["n_logp"].values[:, 0] > 200)
+
+
+def test_a_step_of_some_variables_does_not_look():
+    with black_box(Counting(two_modes)) as model:
+        assert pk.GAM().search.may_look
+        pm.Normal("other")
+        assert not pk.GAM([model["x"]]).search.may_look
+
+
+@pytest.mark.parametrize(
+    ("spreads", "own", "number", "begins"),
+    [
+        (True, 0, 0, {2}),
+        (True, 0, 1, {0}),
+        (True, 0, 2, {0, 2}),
+        (False, 0, 2, {0}),
+        (False, 1, 0, {2}),  # as its own has no mass
+    ],
+)
+def test_chains_begin_in_each_mode_that_has_mass(spreads, own, number, begins):
+    """In the order of masses, and then by mass; or where they are, if they are told where."""
+    step = pk.GAM(model=black_box(Counting(two_modes)))
+    step.setup_chain(1, 100, 10)
+    step.monitor.number, step.monitor.spreads = number, spreads
+    modes = [Mode(np.zeros(2), np.eye(2), logp) for logp in (0.0, -9.0, 2.0)]
+    starts = [None if k == own else "another" for k in range(3)]
+    found = [step.search.mode_to_begin_in(modes, starts) for _ in range(200)]
+    assert set(found) == begins
+    assert len(begins) == 1 or 2 * found.count(0) < found.count(2)

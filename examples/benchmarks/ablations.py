@@ -329,9 +329,7 @@ RULES = {
         | {f"{SURROGATE}.inner_chain.power": lambda d: 1.0}
         | {f"{SURROGATE}.learning.places_to_look": lambda chain, seen, rng: seen.states[:0]},
     ),
-    "look": Rule(
-        "other modes are found", {"step.warm_start.look.least_for_look": lambda d: np.inf}
-    ),
+    "look": Rule("modes are found", {"step.warm_start.look.least_for_look": lambda d: np.inf}),
 }
 
 

@@ -1,4 +1,4 @@
-"""How often SurrogateMetropolis' look for other modes finds them: mixtures at random.
+"""How often a look for other modes finds them: mixtures at random.
 
     python examples/benchmarks/look.py
 

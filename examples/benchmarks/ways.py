@@ -3,9 +3,8 @@
     python examples/benchmarks/ways.py [--seeds 2]
 
 Four chains with default arguments from jittered starts, on each of the posteriors of posteriors.py.
-Counted is what the first draw of tuning took, without a look, less its own transitions. GAM stands
-for the samplers whose chains go alone; chains of SurrogateMetropolis follow the first one.
-docs/quoted.py writes the numbers.
+Counted is what the first draw of tuning took without a look and its own transitions. Chains of GAM
+go alone, those of SurrogateMetropolis follow the first one. docs/quoted.py writes the numbers.
 """
 
 from pathlib import Path

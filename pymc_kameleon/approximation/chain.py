@@ -1,12 +1,15 @@
 """A chain on an approximation s of the posterior: Hamiltonian Monte Carlo, with stops.
 
-Source: Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo (2011).
+Sources: Neal, "MCMC using Hamiltonian dynamics", Handbook of Markov Chain Monte Carlo (2011); Modi,
+Barnett & Carpenter, "Delayed rejection Hamiltonian Monte Carlo for sampling multiscale
+distributions", Bayesian Analysis 19 (2024), here [M].
 
 Each transition draws a momentum, a length of the leap, ε times 0.7 to 1.3, and a number of leaps, 1
-to `most_leaps`. Where there are several modes, some transitions are to a draw of their mixture
-(modes.py). So each is reversible with respect to s. The chain stops after every M transitions, R
-times. One of its stops, drawn beforehand, is proposed. So on average all stops have the
-distribution of the proposal.
+to `most_leaps`. If the trajectory is rejected, one of shorter leaps is tried from the same momentum
+[M]: a ridge may be narrower at its ends than in the middle, for which ε is tuned. Where there are
+several modes, some transitions are to a draw of their mixture (modes.py). So each is reversible
+with respect to s. The chain stops after every M transitions, R times. One of its stops, drawn
+beforehand, is proposed. So on average all stops have the distribution of the proposal.
 
 An approximation has two compiled functions:
 
@@ -49,6 +52,9 @@ JUMP_SHARE = 0.3
 LARGEST_CHANGE = 50.0
 """Range of log s − ½|p|² at which a trajectory is rejected; so is its reverse."""
 
+SHORTER = 5.0
+"""How much shorter leaps are after a trajectory that was rejected."""
+
 STOPS, LEAST_STOPS, MOST_STOPS, FIRST_STOPS = 512, 32, 128, 12
 """Stops R of the chain, times d, and bounds: one is proposed, and by all of them averages are
 corrected. In few dimensions they cost little, and so would be the only error. With 12 of them R-hat
@@ -88,6 +94,9 @@ class Trajectory(NamedTuple):
     v: floats("d")
     slope_v: floats("d")
     momentum: floats("d")
+    drawn: floats("d")  # momentum at the start
+    back: floats("d")  # where a trajectory from v leads, with its momentum reversed
+    slope_back: floats("d")
 
 
 # ---- coordinates --------------------------------------------------------------------------------
@@ -120,30 +129,71 @@ def chain_step(log_density, jump, density, chain, at, log_s, rng):
         log_ratio = jump(density, at, rng)
     if not np.isnan(log_ratio):
         log_s_v = log_density(density, at.v, at.slope_v)
-        return accept_v(at, log_s, log_s_v, log_ratio + log_s_v - log_s, rng), np.nan
-    d = at.u.size
-    copy(at.u, at.v)
-    copy(at.slope, at.slope_v)
-    for i in range(d):
-        at.momentum[i] = rng.standard_normal()
-    energy = log_s - 0.5 * squared_norm(at.momentum)
+        if log_uniform(rng) < log_ratio + log_s_v - log_s:
+            log_s = accept_v(at, log_s_v)
+        return log_s, np.nan
+    for i in range(at.u.size):
+        at.drawn[i] = rng.standard_normal()
     leap = chain.leap[0] * (1.0 + LEAP_RANGE * (2.0 * rng.random() - 1.0))
     n_leaps = 1 + int(rng.random() * chain.most_leaps[0])
-    log_s_v, log_ratio, least, largest = log_s, 0.0, 0.0, 0.0
+    log_s_v, log_ratio = trajectory(log_density, density, at, log_s, leap, n_leaps)
+    accept_prob = np.exp(min(0.0, log_ratio))
+    if log_uniform(rng) < log_ratio:
+        return accept_v(at, log_s_v), accept_prob
+    log_s_v, log_ratio = trajectory(log_density, density, at, log_s, leap / SHORTER, n_leaps)
+    if log_ratio > -np.inf:
+        log_ratio -= np.log1p(-accept_prob)
+        log_ratio += log_rejected_back(log_density, density, at, log_s_v, leap, n_leaps)
+    if log_uniform(rng) < log_ratio:
+        log_s = accept_v(at, log_s_v)
+    return log_s, accept_prob
+
+
+@jit
+def trajectory(log_density, density, at, log_s, leap, n_leaps):
+    """Move at.v from at.u, with the momentum that was drawn; return what `leapfrog` does."""
+    copy(at.u, at.v)
+    copy(at.slope, at.slope_v)
+    copy(at.drawn, at.momentum)
+    moving = at.v, at.slope_v, at.momentum
+    return leapfrog(log_density, density, moving, log_s, leap, n_leaps)
+
+
+@jit
+def log_rejected_back(log_density, density, at, log_s_v, leap, n_leaps):
+    """Log of the probability to reject a trajectory from at.v with its momentum reversed [M]."""
+    copy(at.v, at.back)
+    copy(at.slope_v, at.slope_back)
+    for i in range(at.v.size):
+        at.momentum[i] = -at.momentum[i]
+    moving = at.back, at.slope_back, at.momentum
+    _, log_ratio = leapfrog(log_density, density, moving, log_s_v, leap, n_leaps)
+    return np.log1p(-np.exp(min(0.0, log_ratio)))
+
+
+@jit(inlined=False)
+def leapfrog(log_density, density, moving, log_s, leap, n_leaps):
+    """Move a place with log s, its slope and a momentum; return log s there, and a log ratio.
+
+    That is the ratio of densities, with momenta, of which -inf means that it was given up.
+    """
+    v, slope, momentum = moving
+    energy, log_s_v = log_s - 0.5 * squared_norm(momentum), log_s
+    log_ratio, least, largest = 0.0, 0.0, 0.0
     for _ in range(n_leaps):
-        for i in range(d):
-            at.momentum[i] += 0.5 * leap * at.slope_v[i]
-            at.v[i] += leap * at.momentum[i]
-        log_s_v = log_density(density, at.v, at.slope_v)
+        for i in range(v.size):
+            momentum[i] += 0.5 * leap * slope[i]
+            v[i] += leap * momentum[i]
+        log_s_v = log_density(density, v, slope)
         if log_s_v == -np.inf:
-            return log_s, 0.0
-        for i in range(d):
-            at.momentum[i] += 0.5 * leap * at.slope_v[i]
-        log_ratio = log_s_v - 0.5 * squared_norm(at.momentum) - energy
+            return log_s_v, -np.inf
+        for i in range(v.size):
+            momentum[i] += 0.5 * leap * slope[i]
+        log_ratio = log_s_v - 0.5 * squared_norm(momentum) - energy
         least, largest = min(least, log_ratio), max(largest, log_ratio)
         if np.isnan(log_ratio) or largest - least > LARGEST_CHANGE:
-            return log_s, 0.0
-    return accept_v(at, log_s, log_s_v, log_ratio, rng), np.exp(min(0.0, log_ratio))
+            return log_s_v, -np.inf
+    return log_s_v, log_ratio
 
 
 @jit
@@ -160,13 +210,11 @@ def jump_of_modes(chain, at, rng):
 
 
 @jit
-def accept_v(at, log_s, log_s_v, log_ratio, rng):
-    """Move to at.v with the probability min(1, ratio); return log s where the chain is."""
-    if log_uniform(rng) < log_ratio:
-        copy(at.v, at.u)
-        copy(at.slope_v, at.slope)
-        return log_s_v
-    return log_s
+def accept_v(at, log_s_v):
+    """Move to at.v; return log s there."""
+    copy(at.v, at.u)
+    copy(at.slope_v, at.slope)
+    return log_s_v
 
 
 @jit(inlined=False)

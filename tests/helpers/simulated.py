@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 from slow_chain import SlowChain
 
 import pymc_kameleon as pk
-from pymc_kameleon.approximation.chain import JUMP_SHARE, LEAP_RANGE
+from pymc_kameleon.approximation.chain import JUMP_SHARE, LEAP_RANGE, SHORTER
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 
@@ -227,10 +227,25 @@ class ManyChains:
     def transition(self, u, rng):
         """Return where transitions from u (n, d) lead."""
         p = rng.standard_normal(u.shape)
-        (before, slope), v = self.log_s(u), u
-        energy, now = before - (p * p).sum(axis=1) / 2, before
         leap = self.chain.leap[0] * rng.uniform(1 - LEAP_RANGE, 1 + LEAP_RANGE, (len(u), 1))
         n_leaps = rng.integers(1, self.chain.most_leaps[0] + 1, len(u))
+        v, _, change = self.trajectory(u, p, leap, n_leaps)
+        at_once = -rng.standard_exponential(len(u)) < change
+        if self.rule == "without accepting":
+            at_once[:] = True
+        w, q, change_w = self.trajectory(u, p, leap / SHORTER, n_leaps)
+        _, _, back = self.trajectory(w, -q, leap, n_leaps)
+        if self.rule != "without the way back":
+            with np.errstate(divide="ignore", invalid="ignore"):
+                change_w += np.log1p(-np.exp(np.minimum(0, back)))
+                change_w -= np.log1p(-np.exp(np.minimum(0, change)))
+        then = -rng.standard_exponential(len(u)) < change_w
+        return np.where(at_once[:, None], v, np.where(then[:, None], w, u))
+
+    def trajectory(self, v, p, leap, n_leaps):
+        """Return places, momenta, and logs of ratios, after leaps from places with momenta."""
+        now, slope = self.log_s(v)
+        energy = now - (p * p).sum(axis=1) / 2
         for k in range(n_leaps.max()):
             goes = (k < n_leaps)[:, None]
             half = p + leap / 2 * slope
@@ -239,11 +254,7 @@ class ManyChains:
             slope = np.where(goes, new, slope)
             last = half if self.rule == "without the last half step" else half + leap / 2 * new
             v, p, now = w, np.where(goes, last, p), np.where(goes[:, 0], log_s, now)
-        change = now - (p * p).sum(axis=1) / 2 - energy
-        accepted = -rng.standard_exponential(len(u)) < change
-        if self.rule == "without accepting":
-            accepted[:] = True
-        return np.where(accepted[:, None], v, u)
+        return v, p, now - (p * p).sum(axis=1) / 2 - energy
 
     def run(self, u, rng):
         """Return where M transitions lead."""

@@ -3,7 +3,7 @@
 import numpy as np
 from slow_modes import SlowModes
 
-from pymc_kameleon.approximation.chain import FIRST_STOPS, JUMP_SHARE, LEAP_RANGE
+from pymc_kameleon.approximation.chain import FIRST_STOPS, JUMP_SHARE, LEAP_RANGE, SHORTER
 
 
 class SlowChain:
@@ -33,20 +33,34 @@ class SlowChain:
             change = log_ratio + self.log_s(v)[0] - self.log_s(u)[0]
             return (v if -rng.standard_exponential() < change else u), np.nan
         p = np.array([rng.standard_normal() for _ in u])
-        (now, slope), v = self.log_s(u), u
-        energy = now - p @ p / 2
         leap = self.leap * (1 + LEAP_RANGE * (2 * rng.random() - 1))
-        for _ in range(1 + int(rng.random() * self.most_leaps)):
+        n_leaps = 1 + int(rng.random() * self.most_leaps)
+        v, _, change = self.trajectory(u, p, leap, n_leaps)
+        accept_prob = np.exp(min(0.0, change))
+        if -rng.standard_exponential() < change:
+            return v, accept_prob
+        v, q, change = self.trajectory(u, p, leap / SHORTER, n_leaps)
+        if change > -np.inf:
+            back = np.exp(min(0.0, self.trajectory(v, -q, leap, n_leaps)[2]))
+            with np.errstate(divide="ignore"):
+                change += np.log(1 - back) - np.log(1 - accept_prob)
+        return (v if -rng.standard_exponential() < change else u), accept_prob
+
+    def trajectory(self, v, p, leap, n_leaps):
+        """Return where leaps lead, the momentum, and the log of the ratio; -inf if given up."""
+        log_s, slope = self.log_s(v)
+        energies = [log_s - p @ p / 2]
+        for _ in range(n_leaps):
             p = p + leap / 2 * slope
             v = v + leap * p
             log_s, slope = self.log_s(v)
             if log_s == -np.inf:
-                return u, 0.0
+                return v, p, -np.inf
             p = p + leap / 2 * slope
-            if not log_s - p @ p / 2 - energy > -50:
-                return u, 0.0
-        change = log_s - p @ p / 2 - energy
-        return (v if -rng.standard_exponential() < change else u), np.exp(min(0.0, change))
+            energies.append(log_s - p @ p / 2)
+            if not np.ptp(energies) < 50:
+                return v, p, -np.inf
+        return v, p, energies[-1] - energies[0]
 
     def run(self, u, rng):
         """Return where M transitions lead."""

@@ -194,11 +194,13 @@ def fit_box(x, y, drop, d, curvature, variant=(False, False), start=None, m=900,
     return problem.fit(hyper)._replace(error=error)
 
 
-def variants_of(x, y):
-    """Return which pairs (logarithms of inputs, of outputs) differ, the plain one first."""
-    finite = np.isfinite(y).all(axis=1) & np.isfinite(x).all(axis=1)
-    few = not finite.any()
-    inputs, outputs = (not few and have_logarithms(rows[finite]).any() for rows in (x, y))
+def variants_of(x, y, drop, d, m=900):
+    """Return which pairs (logarithms of inputs, of outputs) differ, the plain one first.
+
+    The arguments are as of `fit_box`, and the same calls count.
+    """
+    x, y, _ = _rows(x, y, _tempered(drop, d), m)
+    inputs, outputs = (len(x) > 0 and have_logarithms(rows).any() for rows in (x, y))
     return [(a, b) for a in (False, True)[: 1 + inputs] for b in (False, True)[: 1 + outputs]]
 
 

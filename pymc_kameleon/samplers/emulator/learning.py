@@ -169,7 +169,9 @@ class BoxCalls:
         self.x = np.concatenate([x, _rows_of(known.x, self.inputs)])
         self.y = np.concatenate([y, _rows_of(known.y, self.outputs)])
         self.curvature = np.mean([curvature[part] for part in self.outputs], axis=0)
-        self.variants = [VARIANTS.index(pair) for pair in fit.variants_of(self.x, self.y)]
+        self.variants = [
+            VARIANTS.index(pair) for pair in fit.variants_of(self.x, self.y, self.drop, d, most)
+        ]
 
     def fit(self, k, hyper, look, rows=None):
         """Return a Fit of the k-th variant, to all or to some of the evaluations."""

@@ -341,13 +341,22 @@ def test_far_points_do_not_spoil_the_fit():
 
 
 def test_variants():
-    x, y, *_ = points(20)
-    assert variants_of(x, y) == [(False, False), (False, True), (True, False), (True, True)]
-    assert variants_of(-x, y) == [(False, False), (False, True)]
-    assert variants_of(x, 100 + y / y.max()) == [(False, False), (True, False)]
+    x, y, drop, _ = points(20)
+    assert variants_of(x, y, drop, D) == [
+        (False, False),
+        (False, True),
+        (True, False),
+        (True, True),
+    ]
+    assert variants_of(-x, y, drop, D) == [(False, False), (False, True)]
+    assert variants_of(x, 100 + y / y.max(), drop, D) == [(False, False), (True, False)]
     y[3], x[4] = -np.inf, np.nan  # rows that failed do not count
-    assert len(variants_of(x, y)) == 4
-    assert variants_of(x, np.full_like(y, np.nan)) == [(False, False)]
+    assert len(variants_of(x, y, drop, D)) == 4
+    x[5], far = -x[5], drop.copy()
+    far[5] = 2 * drop.max()
+    assert len(variants_of(x, y, far, D)) == 2
+    assert len(variants_of(x, y, far, D, m=15)) == 4  # it is not among the best
+    assert variants_of(x, np.full_like(y, np.nan), drop, D) == [(False, False)]
     np.testing.assert_array_equal(fits.have_logarithms(points(20)[1]), [True] * 5 + [False])
 
 

@@ -166,13 +166,19 @@ def test_so_they_do_where_chains_jump_between_modes(linear, maps):
 
 
 @pytest.mark.parametrize(
-    ("rule", "is_exact"),
-    [("exact", True), ("without the last half step", False), ("without accepting", False)],
+    ("rule", "leap", "is_exact"),
+    [
+        ("exact", 1.3, True),
+        ("exact", 1.8, True),
+        ("without the last half step", 1.3, False),
+        ("without accepting", 1.3, False),
+        ("without the way back", 1.8, False),
+    ],
 )
-def test_broken_twins_do_not(linear, rule, is_exact):
-    set_shape(linear.chain, leap=1.3, most_leaps=3)
+def test_broken_twins_do_not(linear, rule, leap, is_exact):
+    set_shape(linear.chain, leap=leap, most_leaps=3)
     twin = ManyChains(linear, rule)
-    linear.chain.n_inner[0] = 3
+    linear.chain.n_inner[0] = 10
 
     def transform(z):
         return linear.z_of(twin.run(linear.u_of(z), np.random.default_rng(6)))

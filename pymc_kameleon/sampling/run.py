@@ -38,6 +38,7 @@ from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.problems import given_warnings
+from pymc_kameleon.step.searches import pool_searches
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -614,6 +615,7 @@ class Run:
                 "are of different posteriors: sample again."
             )
         ended = [(chain, self._job.steps_at(chain.state)) for chain in chains]
+        pool_searches([steps for _, steps in ended])
         say_what_was_done(ended, self._seconds)
         say_what_tuning_found(ended)
         if n := sum(chain.n_calls for chain in self._chains):

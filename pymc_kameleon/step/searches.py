@@ -3,6 +3,20 @@
 from pymc_kameleon.step.messages import counted
 
 
+def pool_searches(chains):
+    """Let chains, each a list of steps, that have searched apart tell of all searches.
+
+    Their ends are not compared: there are as many as in the chain that knows most. If others differ
+    from these, R-hat shows it, as chains begin there.
+    """
+    for steps in zip(*chains, strict=True):
+        if not steps[0].search.follows:
+            monitors = [step.monitor for step in steps]
+            n, n_ends = sum(own.searches for own in monitors), max(own.ends for own in monitors)
+            for own in monitors:
+                own.searches, own.ends = n, n_ends
+
+
 def note_searches(searches, sampler):
     """Say how many there were, and where they ended, if all is well."""
     if searches.n == 0 or searches.may_have_missed:

@@ -9,6 +9,7 @@ from runs import sample
 import pymc_kameleon as pk
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.step.initial_search import InitialSearch
+from pymc_kameleon.step.searches import pool_searches
 
 FAR = np.array([9.0, 12.0])
 SAMPLERS = pk.GAM, pk.KAM, pk.PCAKAM, pk.CyclicalKAM, pk.CMH, pk.CMTM
@@ -72,10 +73,27 @@ def test_chains_pool_what_they_have_learned_in_one_mode(ends):
 
 
 def test_a_look_is_made_and_counted(caplog):
+    """One sentence tells of the looks of all chains."""
     with caplog.at_level("INFO", "pymc_kameleon"):
         dt = run(pk.GAM, discard_tuned_samples=False)
-    assert "searches for the posterior, from different starts, ended in" in caplog.text
+    assert caplog.text.count("searches for the posterior, from different starts, ended in") == 1
     assert np.all(dt["warmup_sample_stats"]["n_logp"].values[:, 0] > 200)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "own", "told"),
+    [
+        (pk.GAM, [(10, 3), (2, 1), (9, 2)], (21, 3)),
+        (pk.SurrogateMetropolis, [(21, 3)] * 3, (21, 3)),  # whose chains share them already
+    ],
+)
+def test_chains_tell_of_all_searches(sampler, own, told):
+    chains = [[sampler(model=black_box(Counting(two_modes)))] for _ in own]
+    for [step], (n, n_ends) in zip(chains, own, strict=True):
+        step.setup_chain(1, 100, 10)
+        step.monitor.searches, step.monitor.ends = n, n_ends
+    pool_searches(chains)
+    assert {step.searches[:2] for [step] in chains} == {told}
 
 
 def test_a_step_of_some_variables_does_not_look():

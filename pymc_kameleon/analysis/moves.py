@@ -54,7 +54,7 @@ class Certificate(NamedTuple):
             return "all of its moves ended where the log-density is not finite"
         return (
             f"effective share of the weights π/s {self.ess_share:.2f}, sd of log(π/s) "
-            f"{self.sd_log_w:.2f}, mean acceptance {self.accept_prob:.2f}"
+            f"{self.sd_log_w:.2g}, mean acceptance {self.accept_prob:.2f}"
         )
 
 

@@ -69,7 +69,9 @@ def stacked(steps, states):
         points = [p if b else nowhere for p, b in zip(points, begun, strict=True)]
         _stack_leaves(arrays, f"{prefix}own_point", points)
         _stack_leaves(arrays, f"{prefix}tunes", [state.tune for state in own])
-        _stack_leaves(arrays, f"{prefix}trail", [state.trail for state in own])
+        trails = [state.trail for state in own]
+        if not all(np.isnan(trail).all() for trail in trails):  # some are on their way
+            _stack_leaves(arrays, f"{prefix}trail", trails)
         _stack_leaves(arrays, f"{prefix}rounds", [state.rounds for state in own])
         _stack_leaves(arrays, f"{prefix}data", [state.data.hex() for state in own])
         _stack_leaves(arrays, f"{prefix}rng", [_generator_as_text(state.rng) for state in own])
@@ -108,7 +110,7 @@ def _unpack_step(step, arrays, prefix):
         step.point = np.array(arrays[f"{prefix}own_point"])
     if arrays[f"{prefix}data"].item() != step.data.hex():
         raise ValueError(f"pk.resume needs the same data: {DATA_CHANGED}.")
-    if step.trail.size:
+    if f"{prefix}trail" in arrays:
         step.trail = np.array(arrays[f"{prefix}trail"]).reshape(-1, *step.trail.shape[1:])
     if step.rounds.size:
         step.rounds = np.array(arrays[f"{prefix}rounds"])

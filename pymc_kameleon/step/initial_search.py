@@ -43,6 +43,7 @@ class InitialSearch:
     share = 0.5  # of limited evaluations, for the searches of all chains
     tuning_share = 0.5  # of those left after them, for tuning
     n_noted = 0  # numbers that are noted of an evaluation, besides its value
+    has_gradient = False  # whether they are its gradient
 
     def __init__(self, step):
         self.step, self.d = step, step.layout.d
@@ -94,6 +95,7 @@ class InitialSearch:
             step.patience,
             log_density.gradient[: self.n_noted],
             asks,
+            self.has_gradient,
         )
         is_led = self.is_one_of_many and step.guide.is_known  # so its own start is of no account
         if is_led or np.isfinite(logp(q[:d])):
@@ -253,7 +255,8 @@ class InitialSearch:
             if monitor.most_on_the_way < NO_LIMIT:
                 n = monitor.draws * self.step.steps_per_draw // 2  # twice those borne for sure
             n = 0 if self.has_few_evaluations else n
-        return evaluations_of_look(n, self.d) if self.may_look else (0, 0)
+        of_gradient = 1 if self.has_gradient else self.d
+        return evaluations_of_look(n, of_gradient) if self.may_look else (0, 0)
 
     def usual_evaluations(self, whole, short):
         """Return about how many evaluations the way takes, and one that follows.

@@ -367,7 +367,7 @@ def test_the_certificate_looks_at_weights():
 
 
 def test_the_certificate_in_words():
-    assert "π/s 0.80, sd of log(π/s) 0.10, mean" in Certificate(0.8, 0.1, 0.7).in_words()
+    assert "π/s 0.80, sd of log(π/s) 0.1, mean" in Certificate(0.8, 0.1, 0.7).in_words()
     assert "is not finite" in Certificate(0.0, np.nan, 0.0).in_words()
 
 

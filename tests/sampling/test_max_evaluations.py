@@ -19,6 +19,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.sampling import chain_of_run, run
 from pymc_kameleon.sampling.outcome import Finish
+from pymc_kameleon.step.base import KameleonStep
 
 pytestmark = pytest.mark.forks
 
@@ -124,10 +125,18 @@ def test_there_are_no_more_evaluations_and_as_many_draws_of_each_chain(name, n, 
     assert n_calls() == calls
 
 
-def test_there_is_room_for_no_more_on_the_way(plain_surrogate):
+def test_there_is_room_for_no_more_on_the_way(plain_surrogate, monkeypatch):
     """With hundreds of outputs, room for the longest search of all took 80 MB, at each draw."""
+    left, leave = [], KameleonStep.leave
+
+    def noted(step):
+        left.append(leave(step))
+        return left[-1]
+
+    monkeypatch.setattr(KameleonStep, "leave", noted)
     result = limited(plain_surrogate, 80)
-    assert result["sampling_state"]["trail"].shape[1] <= 80
+    assert 0 < max(len(state.trail) for state in left) <= 80
+    assert "trail" not in result["sampling_state"]  # of a way that has ended
 
 
 @pytest.mark.slow

@@ -12,7 +12,8 @@ from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.searches import pool_searches
 
 FAR = np.array([9.0, 12.0])
-SAMPLERS = pk.GAM, pk.KAM, pk.PCAKAM, pk.CyclicalKAM, pk.CMH, pk.CMTM
+BY_GRADIENT = pk.GadRWM, pk.GadMALA
+SAMPLERS = pk.GAM, pk.KAM, pk.PCAKAM, pk.CyclicalKAM, pk.CMH, pk.CMTM, *BY_GRADIENT
 
 
 def two_modes(x):
@@ -26,9 +27,19 @@ def of_other(values):
     return values @ FAR > FAR @ FAR / 2
 
 
-def run(sampler, **options):
-    step = sampler(model=black_box(Counting(two_modes)))
-    return sample(step, tune=300, draws=50, chains=2, **options)
+def with_gradient():
+    """Return a model of the same modes, with a gradient, and a proper prior."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 20, shape=2)
+        modes = np.log(2) - x @ x / 2, 2 * np.log(2) - 2 * (x - FAR) @ (x - FAR)
+        pm.Potential("modes", pm.math.logaddexp(*modes))
+    return model
+
+
+def run(sampler, tune=300, **options):
+    is_by_gradient = sampler in BY_GRADIENT
+    step = sampler(model=with_gradient() if is_by_gradient else black_box(Counting(two_modes)))
+    return sample(step, tune=tune, draws=50, chains=2, **options)
 
 
 @pytest.fixture
@@ -50,7 +61,7 @@ def test_the_second_chain_begins_in_the_second_mode(sampler, known):
     assert of_other(dt["warmup_posterior"]["x"].values)[:, 0].tolist() == [False, True]
 
 
-@pytest.mark.parametrize("sampler", [pk.GAM, pk.CMTM])
+@pytest.mark.parametrize("sampler", [pk.GAM, pk.CMTM, pk.GadMALA])
 def test_chains_in_two_modes_stay_there_so_that_r_hat_shows_it(sampler, known):
     stay = of_other(run(sampler)["posterior"]["x"].values)
     assert stay.all(axis=1).tolist() == [False, True]
@@ -78,6 +89,28 @@ def test_a_look_is_made_and_counted(caplog):
         dt = run(pk.GAM, discard_tuned_samples=False)
     assert caplog.text.count("searches for the posterior, from different starts, ended in") == 1
     assert np.all(dt["warmup_sample_stats"]["n_logp"].values[:, 0] > 200)
+
+
+@pytest.mark.parametrize("sampler", BY_GRADIENT)
+def test_with_a_gradient_a_look_finds_the_other_mode(sampler):
+    """With default tuning it takes some hundred evaluations."""
+    dt = run(sampler, tune=1000, discard_tuned_samples=False)
+    assert of_other(dt["posterior"]["x"].values).mean(axis=1).tolist() in ([0, 1], [1, 0])
+    n_logp = dt["warmup_sample_stats"]["n_logp"].values
+    assert np.all(n_logp[:, 0] > 200)
+    assert np.all(n_logp[:, 0] < 0.5 * n_logp.sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "how"),
+    [({}, {"max_evaluations": 4000}), ({"adaptation": "published"}, {}), ({}, {"tune": 20})],
+)
+def test_with_a_gradient_none_is_made_where_evaluations_are_limited_or_few(options, how):
+    """Nor by what a paper has published."""
+    step = pk.GadMALA(model=with_gradient(), **options)
+    how = {"tune": 1000, "draws": 50, "chains": 2, "discard_tuned_samples": False} | how
+    dt = sample(step, **how)
+    assert np.all(dt["warmup_sample_stats"]["n_logp"].values[:, 0] < 10)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,10 @@ from pymc_kameleon.step.learned import (
     proposal_of_walk,
     scale_of,
 )
+from pymc_kameleon.step.monitor import NO_LIMIT
 from pymc_kameleon.step.options import checked_choice, checked_integer, checked_schedule
+from pymc_kameleon.step.warm_start.approach import scales_of
+from pymc_kameleon.step.warm_start.search import MOST_FITTED
 
 
 class Objective(NamedTuple):
@@ -326,23 +329,46 @@ def default_leapfrog(d):
     return max(2, math.ceil(d**0.25))
 
 
-def start_scales(gradient):
-    """Return L_ii to begin with, |g_i|^-½, and 1 where the gradient vanishes."""
-    size = np.abs(gradient)
-    return np.where(np.isfinite(size) & (size > 1e-10), size, 1.0) ** -0.5
+class LookByGradient(InitialSearch):
+    """Chains begin where they are told, with scales from the gradient.
 
-
-class ScalesOfGradient(InitialSearch):
-    """No search: chains begin with scales from the gradient, which takes one evaluation."""
+    In ``pk.sample`` they look for other modes before, if evaluations are not limited. Where there
+    are several, they begin in these.
+    """
 
     searches = False
+    has_gradient = True
+
+    def __init__(self, step):
+        super().__init__(step)
+        self.n_noted = self.d
+
+    @property
+    def may_look(self):
+        """Whether it looks for other modes: not as published, nor in many dimensions."""
+        is_own = self.step.rule.learning_rate is None
+        return super().may_look and is_own and self.d <= MOST_FITTED
+
+    def usual_budget(self):
+        """Return the evaluations of the way to a first mode, as many as a look has at first."""
+        return self.budget_of_look[0]
 
     def begin(self, q, asks):
-        """Learn the scales at `q` (n,)."""
-        step, logp = self.step, self.step.log_density
-        logp.count[0] += np.count_nonzero(~np.isnan(step.trail[:, 0]))  # the start's
-        if np.isfinite(logp(q)):
-            step._fill(start_scales(logp.gradient), step.tuning.n)
+        """Move `q` (n,) to another mode if there are several; learn the scales there."""
+        step, log_density, monitor = self.step, self.step.log_density, self.step.monitor
+        is_limited = monitor.most_on_the_way < NO_LIMIT
+        if self.budget() > 0 and monitor.number >= 0 and not is_limited:
+            super().begin(q, asks)
+            monitor.climbing = 0.0  # that way need not end
+        else:
+            log_density.count[0] += np.count_nonzero(~np.isnan(step.trail[:, 0]))  # the start's
+        if np.isfinite(log_density(q)):
+            step._fill(scales_of(log_density.gradient[: self.d]), step.tuning.n)
+
+    def begin_near(self, found, q, logp):
+        """Move `q` (n,) to a draw near a WarmStart, if there are several modes."""
+        if self.step.monitor.ends > 1:
+            super().begin_near(found, q, logp)
 
 
 class GradientAdaptive(KameleonStep):
@@ -356,7 +382,7 @@ class GradientAdaptive(KameleonStep):
         usual = LEAPFROG_ACCEPT if self._n_leapfrog(d) > 1 else MALA_TARGET_ACCEPT
         return self.rule.target_accept or usual
 
-    initial_search = ScalesOfGradient
+    initial_search = LookByGradient
 
     def _allocate(self, scales, n_tune):
         sizes = {"d": scales.size}

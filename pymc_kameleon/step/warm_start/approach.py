@@ -19,7 +19,12 @@ from threadpoolctl import threadpool_limits
 from pymc_kameleon.approximation.linalg import lower_of
 from pymc_kameleon.step.warm_start.climb import climb
 from pymc_kameleon.step.warm_start.lines import parabola, sweep
-from pymc_kameleon.step.warm_start.quadratics import fit_shape, is_still_right, solve
+from pymc_kameleon.step.warm_start.quadratics import (
+    fit_shape,
+    is_still_right,
+    shape_by_gradient,
+    solve,
+)
 from pymc_kameleon.step.warm_start.search import (
     EXACT_LINE,
     LINE_EVALUATIONS,
@@ -84,7 +89,7 @@ def approach(logp, start, rng, budget, rough=False, guide=None, unchecked=False)
     is_spent = search.left == 0 and not has_jumped
     if is_spent:
         search.note("budget spent")
-    climbing = float(logps.max() - before) if is_spent else 0.0
+    climbing = float(logps.max() - before) if is_spent else search.promised
     here = search.x, search.f, search.scales, factor, search.exact
     return WarmStart(*here, climbing, points, logps, search.rounds)
 
@@ -141,6 +146,12 @@ def _climb_to(search, guide):
             return
 
 
+def scales_of(gradient):
+    """Return scales to begin with, |g_i|^-½, and 1 where the gradient vanishes."""
+    size = np.abs(gradient)
+    return np.where(np.isfinite(size) & (size > 1e-10), size, 1.0) ** -0.5
+
+
 def draw_near(found, logp, rng, tries=NEAR_TRIES):
     """Return a point near the middle of a WarmStart: about a draw of the posterior.
 
@@ -161,6 +172,9 @@ def _search_alone(search, rng, rough):
     In the neck of a funnel f has no bound, and hardly any mass, which is f and the log of volume.
     """
     d = search.x.size
+    if search.has_gradient:
+        _search_by_gradient(search)
+        return
     sweep(search, rng, range(d), LINE_EVALUATIONS[0])
     search.note("line searches")
     search.metric = np.diag(search.scales)
@@ -198,6 +212,18 @@ def _search_alone(search, rng, rough):
         if d <= MOST_FITTED:
             fit_shape(search, rng, solved)
             search.note("quadratic fit")
+
+
+def _search_by_gradient(search):
+    """Go up, and learn the shape there; it is no top if that has lost mass."""
+    d = search.x.size
+    search.metric = np.diag(scales_of(search.slope_at(search.x)))
+    shape_by_gradient(search)
+    mass = search.f + np.linalg.slogdet(search.metric)[1]
+    _climb(search, least=d)
+    shape_by_gradient(search)
+    if search.f + np.linalg.slogdet(search.metric)[1] < mass - LOSS * d:
+        search.promised = np.inf
 
 
 def _climb(search, least):

@@ -1,4 +1,6 @@
-"""A climb by BFGS with finite differences, which the warm start and looks for other modes share.
+"""A climb by BFGS, which the warm start and looks for other modes share.
+
+The gradient is by finite differences if f has none.
 
 A step is shortened where it gains less of what the gradient promises than a trust region demands,
 and lengthened where it gains more, by the numbers of approximation/search.py.
@@ -68,7 +70,9 @@ def _step(search, x, f, factor, step, gradient, least):
 
 
 def _gradient(search, x, f, factor):
-    """Return the gradient in u, by differences, to where f is finite; 0 if it is not."""
+    """Return the gradient in u, 0 where it is not finite; by differences if f has none."""
+    if search.has_gradient:
+        return np.nan_to_num(factor.T @ search.slope_at(x), posinf=0.0, neginf=0.0)
     h = DIFFERENCE_STEP
     gradient = (search.evaluate_all(x + h * factor.T) - f) / h
     for i in np.flatnonzero(~np.isfinite(gradient)):

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
@@ -89,7 +90,7 @@ class _Look:
         self.logp, self.rng, self.later = logp, rng, most - first
         self.search = Search(logp, home.mean, first - 1)
         self.home, self.known, self.starts = home, [home], [None]
-        self.n, self.is_any_low = 1, False
+        self.n, self.is_any_low, self.has_more = 1, False, False
         self.farthest = FARTHEST * np.linalg.norm(home.factor, axis=1)
         self.unseen = []
         if prior is not None:
@@ -100,8 +101,8 @@ class _Look:
     @property
     def goes_on(self):
         """Whether evaluations that come first are left, or more ends are expected."""
-        searches = self.seen.searches
-        return searches.n_ends == 1 or self.search.left > self.later or searches.expects_more
+        at_first = not self.has_more or self.search.left > self.later
+        return at_first or self.seen.searches.expects_more
 
     @property
     def high(self):
@@ -181,7 +182,7 @@ class _Look:
         return f < max(mode.logp for mode in self.known) - drop(self.search.x.size, NEGLIGIBLE)
 
     def _learn_shape(self, x, f, metric):
-        left = self.search.left + self.later * (self.seen.searches.n_ends == 1)
+        left = self.search.left + self.later * (not self.has_more)
         own = Search(self.logp, x, min(SHAPE_BUDGET * x.size, left) - 1)
         mode, apart = self._mode_at(own, x, f, metric)
         self.search.left = max(self.search.left - len(own.logps), 0)
@@ -192,8 +193,8 @@ class _Look:
 
     def _expect_more(self):
         """Look on, as there is another end than the first one."""
-        if self.seen.searches.n_ends == 1:
-            self.search.left += self.later
+        if not self.has_more:
+            self.search.left, self.has_more = self.search.left + self.later, True
 
     def _mode_at(self, search, x, f, metric):
         """Return a Mode about a top, and which known ones are apart from it.
@@ -216,17 +217,21 @@ def _dips(search, x, f, mode):
 
 
 def _shape(search, x, f, metric, rng):
-    """Return a Mode about a top, by quadratics that are fitted there before and after a climb."""
+    """Return a Mode about a top, by quadratics that are fitted there before and after a climb.
+
+    None if it is none.
+    """
     search.return_to((x, f, metric))
-    fit_shape(search, rng, False)
+    fit_shape(search, rng)
     list(climb(search, search.x, search.f, search.metric))
-    fit_shape(search, rng, False)
-    return Mode(search.x, lower_of(search.metric), search.f)
+    fit_shape(search, rng)
+    return None if search.promised else Mode(search.x, lower_of(search.metric), search.f)
 
 
 def _warm_start(mode, search):
     """Return the WarmStart in a mode, whose shape was learned by a search."""
-    scales = np.diag(np.linalg.inv(mode.factor @ mode.factor.T)) ** -0.5
+    inverse = solve_triangular(mode.factor, np.eye(len(mode.factor)), lower=True)
+    scales = 1 / np.linalg.norm(inverse, axis=0)
     exact = np.zeros(len(scales), bool)
     known = np.array(search.points), np.array(search.logps)
     return WarmStart(mode.mean, mode.logp, scales, mode.factor, exact, 0.0, *known)

@@ -1,10 +1,13 @@
 """Quadratics that are fitted to f, where it is exactly one and for the shape at the top.
 
+With a gradient that shape is the curvature, by its differences.
+
 Symbols: as in approach.py.
 """
 
 import numpy as np
 
+from pymc_kameleon.approximation.drops import NEAR, drop
 from pymc_kameleon.core.quadratic import by_order, gradient_and_hessian, n_coefficients, terms
 from pymc_kameleon.step.warm_start.lines import MassLine, bracket, top_of
 from pymc_kameleon.step.warm_start.search import EXACT_FIT, MASS_LINE_EVALUATIONS, ROUNDING, moved
@@ -18,8 +21,11 @@ SHAPE_FITS = 6
 LEAST_CURVATURE = 0.1
 """Curvature in u that a fit is trusted with, at least."""
 
+FLAT = 1e-6
+"""The same of differences of a gradient, which have no noise: f may be flat there."""
+
 FIT_RADIUS = 0.7
-"""ρ at first, and at most."""
+"""ρ at first, and at most; and how far apart in u gradients are."""
 
 FIT_REACH = 0.05, 12.0
 """Times d: squared radii between which points are fitted; nearer ones say nothing of curvature."""
@@ -80,8 +86,26 @@ def is_still_right(search, rng, exact):
     return True
 
 
-def fit_shape(search, rng, known):
+def shape_by_gradient(search):
+    """Let the metric be the curvature at the best point, by differences of the gradient.
+
+    If f is to rise by much from there, that is no top: in the neck of a funnel f has no bound.
+    """
+    x, f, factor = search.here()
+    slope = search.slope_at(x)
+    rows = [search.slope_at(x + FIT_RADIUS * column) - slope for column in factor.T]
+    hessian = np.array(rows) @ factor / FIT_RADIUS
+    e, vectors = np.linalg.eigh(-(hessian + hessian.T) / 2)
+    e = np.clip(np.abs(e), FLAT, 1 / FLAT)
+    search.return_to((x, f, factor @ vectors / np.sqrt(e)))
+    gain = np.sum((search.metric.T @ slope) ** 2) / 2
+    search.promised = gain if gain > drop(x.size, NEAR) else 0.0
+
+
+def fit_shape(search, rng, known=False):
     """Fit quadratics around the best point until one agrees with the metric, if that is `known`."""
+    if search.has_gradient:
+        return shape_by_gradient(search)
     d, rho = search.x.size, FIT_RADIUS
     p = n_coefficients(d)
     for i in range(SHAPE_FITS):

@@ -57,7 +57,7 @@ class WarmStart(NamedTuple):
     scales: np.ndarray  # (d,), standard deviation of each coordinate, given the others
     factor: np.ndarray  # (d, d), lower triangular, about that of the posterior's covariance
     exact: np.ndarray  # (d,), coordinates in which logp is exactly quadratic, together
-    climbing: float  # what logp gained in the last 5 d evaluations if there are no more; else 0
+    climbing: float  # what logp gained in the last 5 d evaluations if there are no more, or is to
     points: np.ndarray  # (n, d), all that was evaluated, in its order
     logps: np.ndarray  # (n,), its log-density, -inf where that is not finite
     rounds: Rounds = ()
@@ -87,10 +87,12 @@ class RecordedLogp:
     random numbers it comes to the same end. `values` (n, 1 + q) are what is known, then NaN: the
     log-density, and what else an evaluation leaves in `outputs`. `OutOfTime` is raised so many
     seconds after the first new value. If it `asks`, `Wanted` is raised where a value is not known.
+    If it `has_gradient`, that is what `outputs` has.
     """
 
-    def __init__(self, logp, values, seconds, outputs=NOTHING, asks=False):
+    def __init__(self, logp, values, seconds, outputs=NOTHING, asks=False, has_gradient=False):
         self.logp, self.values, self.outputs, self.asks = logp, values, outputs, asks
+        self.has_gradient = has_gradient
         self.known, self.n, self.x = np.count_nonzero(~np.isnan(values[:, 0])), 0, NOTHING
         self.begun, self.seconds, self.end = self.known, seconds, None
 
@@ -130,6 +132,8 @@ class Search:
     def __init__(self, logp, start, budget):
         self.logp, self.left = logp, budget + 1
         self.points, self.logps, self.rounds = [], [], Rounds()
+        self.has_gradient, self.slopes = getattr(logp, "has_gradient", False), []
+        self.promised = 0.0  # by how much f is to rise from the best point, if that is much
         self.x, self.f = start.copy(), -np.inf
         self.scales = np.full(start.size, 0.5)
         self.metric = np.diag(self.scales)
@@ -168,9 +172,19 @@ class Search:
         f = f if np.isfinite(f) else -np.inf
         self.points.append(y)
         self.logps.append(f)
+        if self.has_gradient:
+            self.slopes.append(self.logp.outputs.copy())
         if f > self.f:
             self.x, self.f = y, f
         return f
+
+    def slope_at(self, y):
+        """Return the gradient of f at y, which is evaluated unless it was."""
+        for x, slope in zip(reversed(self.points), reversed(self.slopes), strict=True):
+            if np.array_equal(x, y):
+                return slope
+        self.evaluate(y)
+        return self.slopes[-1]
 
 
 def moved(x, coordinates, step):

@@ -1,7 +1,6 @@
 """What a run will take: said before it begins."""
 
 import logging
-import time
 
 import numpy as np
 
@@ -18,15 +17,15 @@ LONG_RUN = 30
 
 
 def say_what_a_run_costs(
-    steps, chains, draws_in_all, cores, point, scouting=0, pools=False, looks=0, together=False
+    steps, chains, draws_in_all, cores, scouting=0, pools=False, looks=0, together=False
 ):
     """Tell the user how long a run will take, if the likelihood is expensive, or the run long.
 
     No chain is touched, and no evaluation counted. Each chain makes `draws_in_all`, those of tuning
-    too; `cores` chains run at a time, None if nobody knows, so that computing time is told; the
-    first begins at `point` (n_values,); `scouting` chains look for the posterior first, or all but
-    one follow that, if the run `pools` tuning; `looks` are evaluations of points a second time;
-    and `together` says whether those of all chains are made in one call.
+    too; `cores` chains run at a time, None if nobody knows, so that computing time is told;
+    `scouting` chains look for the posterior first, or all but one follow that, if the run `pools`
+    tuning; `looks` are evaluations of points a second time; and `together` says whether those of
+    all chains are made in one call.
     """
     if draws_in_all == 0 or any(np.isnan(step.seconds_per_logp) for step in steps):
         return  # nothing to do, or it raised at the initial point
@@ -35,19 +34,17 @@ def say_what_a_run_costs(
     for step in steps:
         n, largest = step.steps_per_draw, step._largest_n_logp()
         logp = step.seconds_per_logp
-        own = _own_arithmetic(step, point, logp) if draws * n * SLOWEST > LONG_RUN else 0.0
         evaluations = draws * n * largest
         alone, at_a_time = _evaluations_before_draws(step, scouting, pools)
-        seconds += alone * logp + (evaluations * (logp + own) + at_a_time * logp) / at_once
+        seconds += logp * (alone + (evaluations + at_a_time) / at_once)
         scouted += alone + at_a_time
         least += draws * largest
         slow |= logp > SLOW_LOGP
         exact &= largest == 1
-        arithmetic = f" and {in_words(own)} of arithmetic" if own > 0.1 * logp else ""
         parts.append(
             f"× {counted(n, 'transition')} of {type(step).__name__} = "
             f"{'' if largest == 1 else 'at most '}{grouped(evaluations)} evaluations of "
-            f"{in_words(logp)}{arithmetic}"
+            f"{in_words(logp)}"
         )
     if slow or seconds > LONG_RUN:
         more = f", and about {grouped(scouted)} to find the posterior" if scouted else ""
@@ -142,10 +139,6 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
         _log.info(f"PyMC evaluates the model at each of {grouped(draws)} draws for {group}.")
 
 
-SLOWEST, SLOWEST_LOGP = 0.01, 0.1
-"""Seconds of a transition by itself, at most; and of an evaluation, if that is to be measured."""
-
-
 def _evaluations_before_draws(step, scouting, pools):
     """Return the evaluations of a chain for which the others wait, and those of all together."""
     whole, short = step.search.usual_evaluations(SEARCH, FOLLOWING)
@@ -154,28 +147,3 @@ def _evaluations_before_draws(step, scouting, pools):
     if step.search.follows and step.pool_tuning and pools:
         return whole, short * (scouting - 1)
     return 0, whole * scouting
-
-
-def _own_arithmetic(step, point, logp):
-    """Return seconds for each evaluation that a step needs beside it, tuned, from `point` on.
-
-    Measured on a copy that is thrown away. A log-density that calls Python may hang or crash, which
-    is for workers to meet: there it is 0.
-    """
-    if step.log_density.holds_gil or not logp < SLOWEST_LOGP:
-        return 0.0
-    twin, rng = step.for_chain(), np.random.default_rng(0)
-    twin.setup_chain(rng, 0, 100)
-    twin._as_if_tuned(rng)
-    q, n, seconds = point[twin.layout.places], 1, 0.0
-    try:
-        while seconds < 0.02 and n <= 1000:
-            twin.steps_per_draw = n
-            start = time.perf_counter()
-            x, [stats] = twin.astep(q)
-            seconds = time.perf_counter() - start
-            q[: x.size] = x
-            n *= 10
-    except Exception:  # where a chain starts, it is said why it cannot
-        return 0.0
-    return max(0.0, seconds / max(1, stats["n_logp"]) - logp)

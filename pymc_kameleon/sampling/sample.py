@@ -406,7 +406,7 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
         looks = job.n_looks(first.begun, first.tune, first.total, len(chains))
         say_what_a_run_costs(
             *(job.steps, len(chains), first.total - first.begun, workers.evaluations_at_once),
-            *(first.state.point, scouting, len(chains) > 1, looks, workers.gathers),
+            *(scouting, len(chains) > 1, looks, workers.gathers),
         )
     kept = sum(chain.n_kept(job.keeps_warmup) for chain in chains)
     say_what_n_logp_leaves_out(job, prepared.n_checks, kept, computed)

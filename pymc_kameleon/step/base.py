@@ -333,9 +333,6 @@ class KameleonStep(ArrayStepShared):
         """Return how many evaluations a transition may take."""
         return 1
 
-    def _as_if_tuned(self, rng):
-        """Fill parameters of a fresh chain so that a transition costs what it does after tuning."""
-
     def _needed_tuning(self):
         """Return the number of tuning transitions below which a chain warns."""
         return max(100, 20 * self._d)

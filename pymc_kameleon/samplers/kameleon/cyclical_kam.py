@@ -51,7 +51,6 @@ from pymc_kameleon.samplers.kameleon.mode_search import (
 )
 from pymc_kameleon.samplers.kameleon.subsample import (
     Subsample,
-    fill_with_noise,
     guess_gamma,
     least_points,
 )
@@ -378,9 +377,6 @@ class CyclicalKAM(LearnedShape):
         )
         tuning = allocate(Tuning, sizes, n=n_tune, search=search, nu=kam.start_nu(self))
         return kam.allocate_state(State, sizes), parameters, tuning, allocate(Work, sizes)
-
-    def _as_if_tuned(self, rng):
-        fill_with_noise(self.parameters.kam.subsample, rng)
 
     def _shape(self):
         return self.parameters.kam.subsample.shape, self.tuning.search.shape

@@ -46,7 +46,6 @@ from pymc_kameleon.samplers.kameleon.subsample import (
     Subsample,
     SubsampleTuning,
     draw,
-    fill_with_noise,
     follow,
     follow_gamma,
     least_points,
@@ -341,9 +340,6 @@ class LearnedSubsample(LearnedShape):
     def _shape(self):
         past = self.tuning.past
         return (self.parameters.subsample.shape, past.shape) if past.whiten else None
-
-    def _as_if_tuned(self, rng):
-        fill_with_noise(self.parameters.subsample, rng)
 
     def _last_draw_of_z(self):
         return max(0, self.tuning.past.n_learning - 1) // self.steps_per_draw

@@ -28,7 +28,7 @@ from pymc_kameleon.samplers.kameleon.kam import (
 )
 from pymc_kameleon.samplers.kameleon.kernels import Matern, bandwidth_rule
 from pymc_kameleon.samplers.kameleon.rkhs import FIXED
-from pymc_kameleon.samplers.kameleon.subsample import Subsample, fill_with_noise
+from pymc_kameleon.samplers.kameleon.subsample import Subsample
 from pymc_kameleon.samplers.random_walk import walk
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.initial_search import NoSearch
@@ -248,9 +248,6 @@ class PublishedCyclicalKAM(KameleonStep):
         local = allocate(kam.Local, sizes, scales=np.nan)
         state = allocate(State, sizes, local=local, nu=nu)
         return state, parameters, allocate(Tuning, sizes, n=n_tune), allocate(Work, sizes)
-
-    def _as_if_tuned(self, rng):
-        fill_with_noise(self.parameters.subsample, rng)
 
     def _learned(self):
         nu = Quantity((), self.state.nu[1], "Scale ν at the end of the last Exploration.")

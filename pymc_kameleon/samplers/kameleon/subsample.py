@@ -149,14 +149,6 @@ def guess_gamma(subsample, exploration, s):
     subsample.shape.log_scale[0] = np.log(exploration * OPTIMAL_SCALE * s / np.sqrt(d))
 
 
-def fill_with_noise(subsample, rng):
-    """Have a z of independent normals, as if the chain had a past to learn from."""
-    d, m = subsample.z.shape
-    subsample.z[:] = rng.standard_normal((d, m))
-    subsample.m[0] = m
-    subsample.kernel.bandwidth[0] = np.sqrt(d)
-
-
 @python_or_jit
 def least_points(d):
     """Return how many distinct points it takes to draw z."""

@@ -13,9 +13,10 @@ from scipy.stats import norm
 
 from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.model.black_boxes import black_boxes
+from pymc_kameleon.model.starts import N_PRIOR
 
-N_PRIOR, MOST_SECONDS = 300, 1.0
-"""Draws of the prior; and how long they may take: rejection in Python may take a minute."""
+MOST_SECONDS = 1.0
+"""How long draws of the prior may take: rejection in Python may take a minute."""
 
 MOST_SHIFT, LEAST_SPREAD, LEAST_ESS = 0.5, 0.8, 60
 """Mean and standard deviation of normal scores by which draws hardly differ from those of the

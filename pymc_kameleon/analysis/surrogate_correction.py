@@ -40,6 +40,7 @@ from pymc_kameleon.samplers.surrogate.moves import (
     ends_of_pairs,
     generator_of,
     parameters_of,
+    same_surrogates,
 )
 from pymc_kameleon.step.groups import SURROGATE_MOVES
 
@@ -89,7 +90,7 @@ def moves_of(kept, learned, size=1):
     at = row, draw
     of_chains = [learned.sel(chain=chain) for chain in kept["chain"].values if len(row)]
     parameters = [parameters_of(own) for own in of_chains]
-    if all(len(set(map(_key, parameters[k : k + size]))) == 1 for k in range(0, chains, size)):
+    if all(len(same_surrogates(parameters[k : k + size])) == 1 for k in range(0, chains, size)):
         row, draw = row // size, row % size * draws + draw
         of_chains, parameters = of_chains[::size], parameters[::size]
     log_w = np.empty(len(row))
@@ -97,12 +98,6 @@ def moves_of(kept, learned, size=1):
         own = row == k
         log_w[own] = logp[at][own] - emulator_from(of_chains[k])(end[at][own])
     return Moves(row, draw, start[at], end[at], log_w, accept_prob[at], parameters)
-
-
-def _key(parameters):
-    """Return what s depends on, as bytes."""
-    own = parameters.mean, parameters.factor, *parameters.surrogate
-    return b"".join(part.tobytes() for part in own)
 
 
 def corrected(f, moves, function, n_decisive=None):
@@ -120,10 +115,8 @@ def corrected(f, moves, function, n_decisive=None):
         return g, values - g
 
     batches, centre, rng = batches_of(f, moves), f.mean(axis=(0, 1)), generator_of(moves.end)
-    same = {}
-    for row, own in enumerate(moves.parameters):
-        same.setdefault(_key(own), []).append(row)
-    each = [_Known(rows, moves, batches, clipped, centre, rng) for rows in same.values()]
+    same = same_surrogates(moves.parameters)
+    each = [_Known(rows, moves, batches, clipped, centre, rng) for rows in same]
     n_runs = max(1, FIRST_RUNS // len(moves.row))
     for one in each:
         one.add_runs(n_runs)

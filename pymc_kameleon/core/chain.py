@@ -17,7 +17,7 @@ from pymc_kameleon.core.target import (
     write_outputs,
 )
 
-CURRENT, STALE_LOGP, STALE_DERIVED = 0, 1, 2
+CURRENT, STALE_LOGP, STALE_DERIVED = range(3)
 """What holds of the state at the start of a draw: all; all but logp; all but what is derived."""
 MOVED = STALE_LOGP | STALE_DERIVED
 """Only the position holds."""

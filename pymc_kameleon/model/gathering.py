@@ -22,9 +22,6 @@ from pymc_kameleon.model.remote import within
 gathering = ContextVar("gathering", default=None)
 """The Turns of the task that this thread is doing."""
 
-NEVER = -1
-"""Calls to be waited for while it is not known how many there will be."""
-
 
 @contextmanager
 def no_turns():
@@ -119,7 +116,8 @@ class Gathering(Turns):
         super().__init__()
         self.ops = ops
         self._change = threading.Condition()  # of what follows
-        self._calls, self._wanted, self._ended = [], NEVER, False
+        self._calls, self._ended = [], False
+        self._wanted = None  # calls to be waited for, if it is known how many there will be
 
     def call(self, op, inputs):
         """Return the outputs of a black box, by one call for all tasks if it is batched."""
@@ -157,7 +155,7 @@ class Gathering(Turns):
         try:
             yield
         finally:
-            self._want(NEVER)
+            self._want(None)
 
     def _want(self, n):
         with self._change:

@@ -33,9 +33,6 @@ from pymc_kameleon.model.python_calls import WrongReturn
 from pymc_kameleon.model.remote import NotHere
 from pymc_kameleon.model.simulator_calls import UNNAMED, NotEmulated, boxes_called
 
-LOOK_SEED = 0
-"""Of the points at which inputs are compared: a model is cut in the same way each time."""
-
 MOST_TRIALS, AROUND = 10, 1.0
 """Points at which black boxes are called until they do not raise, at most; how far these are from
 the initial one in each coordinate, about."""
@@ -188,7 +185,7 @@ class _Start:
         named.sort(key=lambda var: var in model.value_vars)  # natural scales go first
         self._named = {var.name: var for var in named}
         self._inputs = self._function([*self._first, *self._named.values()])
-        rng = np.random.default_rng(LOOK_SEED)
+        rng = np.random.default_rng(0)  # a model is cut in the same way each time
         self._looks = [self._near(rng, 0.1) for _ in range(2)]
         self._seen = [self._inputs(look) for look in self._looks]
 
@@ -203,7 +200,7 @@ class _Start:
             )
 
     def _values(self, outputs, calls):
-        compute, rng, errors = self._function(outputs), np.random.default_rng(LOOK_SEED), []
+        compute, rng, errors = self._function(outputs), np.random.default_rng(0), []
         for self.n_trials in range(1, MOST_TRIALS + 1):
             try:
                 return compute(self._near(rng, AROUND) if errors else self.point)

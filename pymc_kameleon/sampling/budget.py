@@ -15,7 +15,7 @@ from pymc_kameleon.model.noise import N_ESTIMATES
 from pymc_kameleon.step.draw_costs import most_evaluations
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.messages import counted, grouped
-from pymc_kameleon.step.warm_start.approach import FOLLOWING, LEAST_TRIES
+from pymc_kameleon.step.warm_start.approach import FOLLOWING, LEAST_TRIES, OWN_SEARCH
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -43,9 +43,6 @@ LARGEST_EXCESS = 2
 
 LEAST_DRAWS = 2
 """Draws of tuning, and after it, below which nothing can be had."""
-
-SEARCH = 30
-"""Times d: evaluations of a way, about."""
 
 
 def check_not_tiny(most, chains, tune):
@@ -104,7 +101,7 @@ class Budget:
         if self._settles_late:
             tune = min(self.tune, LEAST_DRAWS + int(self._share * most) // per_draw)
             return tune, draws, NOTHING_SETTLED, ways
-        usual = [step.search.usual_evaluations(SEARCH, FOLLOWING)[0] for step in self.steps]
+        usual = [step.search.usual_evaluations(OWN_SEARCH, FOLLOWING)[0] for step in self.steps]
         usual = sum(sum(map(min, own, usual)) for own in ways)
         n = min(int(self._share * (most - usual)), most - self._bound(ways) - rest)
         tune = max(n // per_draw, n_tune)
@@ -159,7 +156,7 @@ class Budget:
     def _share_of_ways(self, most):
         """Return the evaluations for all ways, of so many: no fewer than one usually takes."""
         leading = [step for step in self.steps if self._leads(step)]
-        usual = sum(step.search.usual_evaluations(SEARCH, FOLLOWING)[0] for step in leading)
+        usual = sum(step.search.usual_evaluations(OWN_SEARCH, FOLLOWING)[0] for step in leading)
         return max(usual, int(max(step.search.share for step in self.steps) * most))
 
     def _leads(self, step):
@@ -178,7 +175,7 @@ class Budget:
         d, n_others, most = step.layout.d, self.chains - 1, min(share, room)
         leads = self._leads(step)
         n, per_coordinate = LEAST_TO_LEAD if leads else LEAST_SEARCH
-        usual, _ = step.search.usual_evaluations(SEARCH, FOLLOWING)
+        usual, _ = step.search.usual_evaluations(OWN_SEARCH, FOLLOWING)
         least = min(n + per_coordinate * d, usual)
         if not leads:
             return max(least, most // self.chains)

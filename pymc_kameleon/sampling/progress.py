@@ -23,7 +23,7 @@ from pymc_kameleon.model.pymc_internals import (
 )
 from pymc_kameleon.sampling.workers import POLL_INTERVAL
 from pymc_kameleon.step.draw_costs import SLOW_LOGP, most_evaluations
-from pymc_kameleon.step.job import NO_SEARCH, SearchSoFar
+from pymc_kameleon.step.job import SearchSoFar
 from pymc_kameleon.step.messages import grouped, in_words
 
 _log = logging.getLogger("pymc_kameleon")
@@ -73,7 +73,7 @@ class Row(NamedTuple):
             most_evaluations(chain.steps),
             [(own.mean_accept, float(own["scaling"])) for own in stats],
             any(own.stuck for own in stats),
-            chain.state.search if chain.evaluations else NO_SEARCH,
+            chain.state.search if chain.evaluations else SearchSoFar(),
         )
 
     @property

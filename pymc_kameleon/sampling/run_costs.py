@@ -5,10 +5,9 @@ import logging
 import numpy as np
 
 from pymc_kameleon.model.black_boxes import names_of
-from pymc_kameleon.sampling.budget import SEARCH
 from pymc_kameleon.step.draw_costs import SLOW_LOGP, say_trials
 from pymc_kameleon.step.messages import counted, grouped, in_words, some
-from pymc_kameleon.step.warm_start.approach import FOLLOWING
+from pymc_kameleon.step.warm_start.approach import FOLLOWING, OWN_SEARCH
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -141,7 +140,7 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
 
 def _evaluations_before_draws(step, scouting, pools):
     """Return the evaluations of a chain for which the others wait, and those of all together."""
-    whole, short = step.search.usual_evaluations(SEARCH, FOLLOWING)
+    whole, short = step.search.usual_evaluations(OWN_SEARCH, FOLLOWING)
     if not (scouting and step.search.exists):
         return 0, 0
     if step.search.follows and step.pool_tuning and pools:

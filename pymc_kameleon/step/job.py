@@ -66,9 +66,9 @@ class ChainState:
 class SearchSoFar(NamedTuple):
     """How far a chain is on its way to the posterior, or several are."""
 
-    evaluations: int
-    most: int  # evaluations that it may take
-    logp: float  # the best log-density so far
+    evaluations: int = 0
+    most: int = 0  # evaluations that it may take
+    logp: float = -np.inf  # the best log-density so far
 
     @classmethod
     def of_all(cls, searches):
@@ -82,10 +82,6 @@ class SearchSoFar(NamedTuple):
             f"looking for the posterior: {grouped(self.evaluations)} of at most "
             f"{grouped(self.most)} evaluations, log-density {self.logp:.1f}"
         )
-
-
-NO_SEARCH = SearchSoFar(0, 0, -np.inf)
-"""Before it, and after it."""
 
 
 class Portion(NamedTuple):

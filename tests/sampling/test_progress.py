@@ -18,7 +18,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.model.pymc_internals import DrawStats, default_progress_theme
 from pymc_kameleon.sampling import progress, run
 from pymc_kameleon.sampling.progress import Progress, Row, remaining, seconds_left, speed
-from pymc_kameleon.step.job import NO_SEARCH, SearchSoFar
+from pymc_kameleon.step.job import SearchSoFar
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 
 OPTIONS = [True, "split", "combined", "split+stats", "combined+stats"]
@@ -34,6 +34,9 @@ class CyclicalKAM:
 
     def __init__(self, *var_names):
         self.var_names = var_names
+
+
+NO_SEARCH = SearchSoFar()
 
 
 def chain(row, steps, done, seconds, evaluations, tune=1000, total=2000, begun=0, search=NO_SEARCH):

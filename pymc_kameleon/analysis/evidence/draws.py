@@ -1,6 +1,7 @@
 """What the evidence needs of a result: unconstrained positions, and log-densities there."""
 
 import logging
+from math import tau
 
 import numpy as np
 import pymc as pm
@@ -38,9 +39,6 @@ LEAST_OF_CHAIN = 8
 
 CHECKED = 3
 """Draws at which the model is compared with the one that was sampled."""
-
-TURN = 2 * np.pi
-"""After which an angle has all its values again."""
 
 
 class EvidenceDraws:
@@ -104,9 +102,9 @@ class EvidenceDraws:
         for k in np.flatnonzero(are_angles):
             own, start = self.x[..., k], low[k]
             if not np.isfinite(start):
-                start = high[k] - TURN if np.isfinite(high[k]) else _in_gap(own)
-            self.x[..., k] = start + (own - start) % TURN
-            self.turn[:, k] = start, start + TURN
+                start = high[k] - tau if np.isfinite(high[k]) else _in_gap(own)
+            self.x[..., k] = start + (own - start) % tau
+            self.turn[:, k] = start, start + tau
             self.surrogates = None
 
     def thin(self, most):
@@ -162,9 +160,9 @@ def angles_of(model):
 
 def _in_gap(angles):
     """Return the middle of the largest gap between angles, from -2π to 0."""
-    own = np.sort(angles.ravel() % TURN)
-    gaps = np.diff(own, append=own[0] + TURN)
-    return (own + gaps / 2)[gaps.argmax()] % TURN - TURN
+    own = np.sort(angles.ravel() % tau)
+    gaps = np.diff(own, append=own[0] + tau)
+    return (own + gaps / 2)[gaps.argmax()] % tau - tau
 
 
 def run_of(dt):

@@ -23,8 +23,7 @@ from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import worth_fitting
 from pymc_kameleon.samplers.surrogate.density import Surrogate
-from pymc_kameleon.samplers.surrogate.emulator import POINTS_AT_A_TIME
-from pymc_kameleon.samplers.surrogate.moves import SETS, new_ends
+from pymc_kameleon.samplers.surrogate.moves import SETS, new_ends, same_surrogates
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
 
 FIRST_POINTS, MOST_POINTS, GOOD_ERROR, LARGEST_ERROR = 128, 2048, 2e-3, 0.02
@@ -91,11 +90,8 @@ class Component:
 
     def _log_fit(self, u):
         """Return the fitted log-density at points (n, d)."""
-        p, found = self.parameters, np.empty(len(u))
-        for start in range(0, len(u), POINTS_AT_A_TIME):
-            part = slice(start, start + POINTS_AT_A_TIME)
-            found[part] = fit.values(p.surrogate, whitened(u[part], p.mean, np.tril(p.factor)))
-        return found
+        p = self.parameters
+        return fit.values(p.surrogate, whitened(u, p.mean, np.tril(p.factor)))
 
     def _log_weights(self, u, log_reference):
         """Return log s/ρ at points (n, d), of log ρ there."""
@@ -200,12 +196,9 @@ class Proposal:
 
 def of_surrogates(parameters, draws, rng):
     """Return the Proposal of the frozen surrogates of chains, each as often as chains have it."""
-    same = {}
-    for own in parameters:
-        key = b"".join(part.tobytes() for part in (own.mean, own.factor, *own.surrogate))
-        same.setdefault(key, []).append(own)
-    shares = [len(own) / len(parameters) for own in same.values()]
-    return Proposal([_of_surrogate(own, draws, rng) for own, *_ in same.values()], shares)
+    same = same_surrogates(parameters)
+    shares = [len(rows) / len(parameters) for rows in same]
+    return Proposal([_of_surrogate(parameters[row], draws, rng) for row, *_ in same], shares)
 
 
 def _of_surrogate(own, draws, rng):

@@ -22,7 +22,7 @@ from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES, WARM_START_BUDGET, approach
 
 N_GUIDED = 32
-"""Draws of s that other chains may begin at."""
+"""Draws of s that other chains may begin at, or the best point and draws."""
 
 SHARE_APART = 0.1
 """Share of all evaluations that climbs from draws of the prior are worth; half, where in doubt."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.modes import MOST_MODES
 from pymc_kameleon.core.arrays import floats, integers
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
@@ -28,9 +29,6 @@ ALL_DIFFERENCE, WHITENED_DIFFERENCE, SINGLE_DIFFERENCE, GLOBAL_WALK = range(4)
 """Moves: differences in all coordinates, in one of Cx, in one of x; walks with the covariance Σ."""
 WIDE_KAM, LOCAL_MOVE, JUMP, MIRROR, SEARCH_MOVE = range(4, 9)
 """KAM moves with a wide γ; those that tune a scale; jumps; mirror images; those of the search."""
-
-MOST_MODES = 30
-"""Clusters that are kept at most, the largest."""
 
 
 class Clusters(NamedTuple):

@@ -17,9 +17,6 @@ U, U_BIS, CENTRE = "whitened", "whitened_bis", "centre"
 
 NATS = "log-density"  # the units of a log-density
 
-POINTS_AT_A_TIME = 2000
-"""Points that are evaluated at a time, for the memory that their distances to the centres take."""
-
 MOST_JUDGING = 4000
 """Draws by which it is seen how good an emulator is."""
 
@@ -66,13 +63,8 @@ class Emulator:
                 f"The emulator takes points of {d} coordinates, an array (..., {d}) in the order "
                 f"of {self._names()}; this one has the shape {x.shape}."
             )
-        points = x.reshape(-1, d)
-        logp = np.empty(len(points))
-        for start in range(0, len(points), POINTS_AT_A_TIME):
-            part = slice(start, start + POINTS_AT_A_TIME)
-            u = whitened(points[part], self.mean, self._factor)
-            logp[part] = fit.values(self._surrogate, u)
-        return logp.reshape(x.shape[:-1])[()]
+        u = whitened(x.reshape(-1, d), self.mean, self._factor)
+        return fit.values(self._surrogate, u).reshape(x.shape[:-1])[()]
 
     def __repr__(self):
         """Say of what, how good, and from how many points, or that it is a quadratic."""

@@ -8,9 +8,9 @@ follows.
 import numpy as np
 
 from pymc_kameleon.approximation.modes import Mode
+from pymc_kameleon.samplers.approximation.initial_search import N_GUIDED
 from pymc_kameleon.samplers.surrogate import modes, problems
 from pymc_kameleon.samplers.surrogate.active.search import (
-    LOW,
     MOST_FOR_ALL,
     ActiveGuide,
     Search,
@@ -19,13 +19,10 @@ from pymc_kameleon.samplers.surrogate.active.search import (
     most_of_search,
     suits,
 )
-from pymc_kameleon.samplers.surrogate.active.way import Known
+from pymc_kameleon.samplers.surrogate.active.way import NEAR, Known
 from pymc_kameleon.samplers.surrogate.evaluations import each_once
 from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
-
-N_GUIDED = 32
-"""Points that other chains may begin at, the best one and draws of the process."""
 
 
 class SearchByProcess(InitialSearch):
@@ -180,7 +177,7 @@ class SearchByProcess(InitialSearch):
         order = 1 + self.step.rng.permutation(len(draws) - 1)
         for x in draws[order[: max(1, self.near_tries() - 1)]]:
             value = logp(x)
-            if value > top - LOW[0] - LOW[1] * self.d:
+            if value > top - NEAR[0] - NEAR[1] * self.d:
                 return x, value
         return draws[0], logp(draws[0])
 

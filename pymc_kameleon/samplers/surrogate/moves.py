@@ -44,6 +44,15 @@ def parameters_of(own):
     )
 
 
+def same_surrogates(parameters):
+    """Return lists of numbers of chains, those with the same s, by the Parameters of each."""
+    same = {}
+    for row, own in enumerate(parameters):
+        key = b"".join(part.tobytes() for part in (own.mean, own.factor, *own.surrogate))
+        same.setdefault(key, []).append(row)
+    return list(same.values())
+
+
 # ---- the distribution s --------------------------------------------------------------------------
 
 

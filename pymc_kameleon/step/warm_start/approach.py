@@ -40,7 +40,8 @@ WARM_START_BUDGET = 60
 """Times d: evaluations of a warm start, at most."""
 
 OWN_SEARCH = 30
-"""Times d, or 3 if d is less: evaluations in all from which a chain searches for itself."""
+"""Times d, or 3 if d is less: evaluations of a search, about; a chain that makes as many in all
+searches for itself."""
 
 FOLLOWING = 10
 """Times d, or 3 if d is less: evaluations by which a chain follows another one, about."""

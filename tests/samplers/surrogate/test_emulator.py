@@ -12,7 +12,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.density import Surrogate
-from pymc_kameleon.samplers.surrogate.emulator import POINTS_AT_A_TIME, emulator_from
+from pymc_kameleon.samplers.surrogate.emulator import emulator_from
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
 from pymc_kameleon.step.learned import learned_dataset
 
@@ -146,7 +146,7 @@ def result_of(*chains):
 def test_each_chain_has_its_own():
     """Of as many points as it has, on a quadratic or a t density; a batch is no boundary."""
     chains = [Chain(9), Chain(4, is_quadratic=False, seed=2), Chain(0, error=np.nan)]
-    u = 2 * np.random.default_rng(3).standard_normal((2 * POINTS_AT_A_TIME + 1, 2))
+    u = 2 * np.random.default_rng(3).standard_normal((2 * fit.BLOCK + 1, 2))
     for k, chain in enumerate(chains[:2]):
         mean, factor = chain.parameters.mean, chain.parameters.factor
         expected = fit.values(chain.parameters.surrogate, u)

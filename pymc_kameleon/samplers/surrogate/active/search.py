@@ -7,7 +7,7 @@ import numpy as np
 
 from pymc_kameleon.approximation.batches import BatchSearch, turned
 from pymc_kameleon.approximation.linalg import linear_algebra
-from pymc_kameleon.samplers.surrogate.active.way import Way, are_near
+from pymc_kameleon.samplers.surrogate.active.way import NEAR, Way, are_near
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
 
 MOST_COORDINATES = 14
@@ -33,9 +33,6 @@ MOST_FOR_ALL = 400
 TAILS_KNOWN, TAIL_DEPTH = 0.3, 6.0
 """sdV with which tails are known, as points were chosen there, too; and by which the bound of h,
 beyond which s falls as a t density does, is then lower."""
-
-LOW = 10.0, 2.0
-"""How far below a typical draw, and times d, no chain begins."""
 
 N_STEPS, N_TYPICAL = 250, 200
 """Steps of each chain of the process for what is found; and draws for the typical log-density."""
@@ -165,7 +162,7 @@ class Search(BatchSearch):
         if way.at_once == 1:
             some = self.rng.choice(draws, n - 1, replace=False)
         else:
-            some = way.beginnings(typical - LOW[0] - LOW[1] * mean.size)
+            some = way.beginnings(typical - NEAR[0] - NEAR[1] * mean.size)
             some = some[np.arange(n - 1) % len(some)]
         points = np.concatenate([way.best[None], some])
         depth = TAIL_DEPTH if way.sd < TAILS_KNOWN else -np.inf

@@ -91,8 +91,8 @@ BURN_IN = draws.N_STEPS // 3
 """Steps of chains before their draws count."""
 
 NEAR, MOST_KNOWN = (10.0, 2.0), 400
-"""How far below the best value, and times d, points that are known tell the first coordinates; and
-how many points may be known."""
+"""How far below the best value, and times d, points that are known tell the first coordinates, and
+chains may begin; and how many points may be known."""
 
 MOST_FRAMES, ATYPICAL = 10, 0.05
 """Coordinates that are tried after these, at most. Share of the draws that are lower than values

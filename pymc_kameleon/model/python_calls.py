@@ -1,10 +1,9 @@
 """Ops that numba calls through Python: what they return is looked at, what they raise explained.
 
 numba looks at sizes alone: it would read the bits of an integer as a float. And an Op that writes
-into its input changes what other parts of the model compute from it.
+into its input would change what other parts of the model compute from it, so it gets copies.
 """
 
-import logging
 import traceback
 from pathlib import Path
 
@@ -14,15 +13,6 @@ from pytensor.tensor import TensorType
 from pymc_kameleon.model.gathering import in_turn, perform
 from pymc_kameleon.model.layout import fits
 from pymc_kameleon.model.remote import NotHere
-
-_log = logging.getLogger("pymc_kameleon")
-
-SMALL = 1000
-"""Numbers that an Op may get, up to which it is seen at each call whether they are changed; of
-more, only at the first ones, when a step is made."""
-
-FIRST_CALLS = 3
-
 
 PACKAGE = str(Path(__file__).parents[1])
 OWN_IN_WORKERS = str(Path("pymc_kameleon", "model", "remote.py"))
@@ -49,7 +39,6 @@ class CheckedOp:
 
     def __init__(self, op):
         self.op, self.shapes = op, ()
-        self._calls, self._writes, self._may_write = 0, False, bool(op.destroy_map)
 
     def __str__(self):
         """Return the Op's own name."""
@@ -57,13 +46,9 @@ class CheckedOp:
 
     @in_turn
     def perform(self, node, inputs, storage):
-        """Compute the results of the Op."""
-        if self._writes:
-            inputs = [np.copy(value) for value in inputs]
-        looks = self._can_look(inputs)
-        before = [value.tobytes() for value in inputs] if looks else None
-        self._calls += 1
-        perform(self.op, node, inputs, storage)
+        """Compute the results of the Op, of copies: it may write into its inputs."""
+        own = [np.copy(value) if isinstance(value, np.ndarray) else value for value in inputs]
+        perform(self.op, node, own, storage)
         for out, place in zip(node.outputs, storage, strict=True):
             declared, value = out.type, place[0]
             if not isinstance(declared, TensorType):
@@ -72,18 +57,6 @@ class CheckedOp:
             if not (is_array and value.shape == declared.shape):
                 place[0] = self._checked(declared, value)
         self.shapes = tuple([np.shape(place[0]) for place in storage])
-        if looks and [value.tobytes() for value in inputs] != before:
-            self._give_back(inputs, before, storage)
-
-    def _can_look(self, inputs):
-        if self._writes or self._may_write:
-            return False
-        size = 0
-        for value in inputs:
-            if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
-                return False
-            size += value.size
-        return size <= SMALL or self._calls < FIRST_CALLS
 
     def _checked(self, declared, value):
         """Return a result; raise a WrongReturn if it is not what is declared."""
@@ -102,19 +75,6 @@ class CheckedOp:
         raise WrongReturn(
             f"{self} returned {what}{found}, but declares {declared.dtype}. Let its perform "
             "convert what it returns, for example by np.asarray(..., dtype=...)."
-        )
-
-    def _give_back(self, inputs, before, storage):
-        """Undo what was written into the inputs, and let the Op work on copies from now on."""
-        for place in storage:  # it may be such an input
-            place[0] = np.copy(place[0])
-        for value, old in zip(inputs, before, strict=True):
-            if value.tobytes() != old:
-                value[...] = np.frombuffer(old, value.dtype).reshape(value.shape)
-        self._writes = True
-        _log.warning(
-            f"{self} writes into its input, from which the rest of the model may be computed. It "
-            "gets copies from now on; let it make its own, such as x = np.array(x)."
         )
 
 

@@ -16,7 +16,7 @@ from pytensor.compile.builders import OpFromGraph
 
 import pymc_kameleon as pk
 from pymc_kameleon.model.black_boxes import black_boxes, code_of
-from pymc_kameleon.model.gathering import NEVER, Gathering, RunEnded, in_turn, out_of_turn
+from pymc_kameleon.model.gathering import Gathering, RunEnded, in_turn, out_of_turn
 from pymc_kameleon.model.python_calls import WrongReturn
 
 
@@ -383,7 +383,7 @@ def test_calls_by_inputs_of_other_shapes_are_made_apart():
 def test_nothing_is_called_while_the_run_may_begin_other_tasks():
     calls = []
     tasks = Tasks(batched(lambda x: calls.append(len(x)) or x), ([1],), ([2],))
-    with tasks.gathering.of(NEVER):
+    with tasks.gathering.of(None):
         tasks.threads[0].join(0.05)
     assert not calls
     tasks.wait()

@@ -26,7 +26,7 @@ EVEN = 0.1
 """Of the mixture, that all modes share alike."""
 
 REACH = 3.5
-"""Distance from a mode's mean, in its own coordinates, plus √d, within which all is of the mode."""
+"""Distance from the mean of what is normal, in its own coordinates, plus √d, within which it is."""
 
 
 class Modes(NamedTuple):

@@ -16,7 +16,7 @@ from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.model.watch import FAILED, Rule, Watch
 from pymc_kameleon.sampling.worker_process import Failed
-from pymc_kameleon.sampling.workers import POLL_INTERVAL, Workers
+from pymc_kameleon.sampling.workers import POLL_INTERVAL, SECONDS_IN_THREADS, Workers
 from pymc_kameleon.step.messages import counted, grouped
 
 _log = logging.getLogger("pymc_kameleon")
@@ -26,9 +26,6 @@ MOST_DRAWS = 20_000
 
 MOST_THREADS = 64
 """Evaluations that are made at a time, where that costs nothing and nobody says how many."""
-
-TASK_SECONDS = 0.05
-"""Time that a task should take."""
 
 
 def evidence_by(draws, evaluate, n, rng):
@@ -183,7 +180,7 @@ class Evaluating:
     def _next(self, left):
         """Return the points of a task, and those that are left after it, by their numbers."""
         share = -(-len(left) // self._workers.at_once)
-        n = 1 if self._one_by_one else min(share, max(1, int(TASK_SECONDS / self._seconds)))
+        n = 1 if self._one_by_one else min(share, max(1, int(SECONDS_IN_THREADS / self._seconds)))
         return left[:n], left[n:]
 
     def _outcome(self, future, task):

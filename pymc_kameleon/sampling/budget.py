@@ -98,7 +98,7 @@ class Budget:
             )
         ways = self._ways(self._share_of_ways(most), most - rest - self.chains * self._beside_way)
         draws = min(self.draws, self.room(most))
-        if self._settles_late:
+        if self.tune > 1 and all(step.search.follows for step in self.steps):
             tune = min(self.tune, LEAST_DRAWS + int(self._share * most) // per_draw)
             return tune, draws, NOTHING_SETTLED, ways
         usual = [step.search.usual_evaluations(OWN_SEARCH, FOLLOWING)[0] for step in self.steps]
@@ -128,10 +128,6 @@ class Budget:
     @property
     def _share(self):
         return max(step.search.tuning_share for step in self.steps)
-
-    @property
-    def _settles_late(self):
-        return self.tune > 1 and all(step.search.follows for step in self.steps)
 
     def _looks(self, draws):
         """Return the evaluations by which chains are tried where tuning ends, and later."""

@@ -97,7 +97,8 @@ def first_states(job, settings, random_seed, initvals, known):
         found = _best_first(found)
     tune, draws, ways, states = settings.tune, settings.draws, None, []
     if budget is not None:
-        tune, draws, settled, ways = budget.first_lengths(_n_failed(found))
+        n_failed = sum(max(0, n - 1) for _, evaluated in found for n, _ in evaluated)
+        tune, draws, settled, ways = budget.first_lengths(n_failed)
         settings = settings.but(settled=settled, most_draws=draws)
         if settled > NOTHING_SETTLED:
             settings = settings.but(tune=tune)
@@ -134,8 +135,3 @@ def _best_first(found):
     logps = [sum(noted[0] for _, noted in evaluated) for _, evaluated in found]
     best, others = int(np.argmax(logps)), found.copy()
     return [others.pop(best), *others]
-
-
-def _n_failed(found):
-    """Return the evaluations at points that are no starts."""
-    return sum(max(0, n - 1) for _, evaluated in found for n, _ in evaluated)

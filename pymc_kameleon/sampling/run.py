@@ -31,7 +31,7 @@ from pymc_kameleon.sampling.outcome import (
     say_what_was_done,
     say_what_was_rejected,
 )
-from pymc_kameleon.sampling.worker_process import Failed
+from pymc_kameleon.sampling.worker_process import Failed, do_task
 from pymc_kameleon.sampling.workers import POLL_INTERVAL
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn
@@ -85,7 +85,7 @@ class Run:
         if self._settled == NOTHING_SETTLED:
             self._pauses.add(1)
         self._learning_draws = [
-            {p for p in step.pauses() if p < tune} if several and pools_tuning(step) else set()
+            {p for p in step.pauses() if several and pools_tuning(step) and p < tune}
             for step in example
         ]
         self._job.give_back(example)
@@ -343,7 +343,7 @@ class Run:
 
     def _learned(self, states):
         """Return the states of chains that have learned together; none if that fails."""
-        outcome = self._workers.do(learn, states)
+        outcome = do_task(self._job, learn, states)
         if not isinstance(outcome, Failed):
             return outcome
         outcome.error.add_note("While the chains learned together.")
@@ -491,16 +491,12 @@ class Run:
     # ---- when it is enough ----------------------------------------------------------------------
 
     def _look_at_limits(self):
-        self._look_at_time()
-        limits = self._limits
-        if limits.target_ess is not None and self._error is None:
-            self._look_at_ess()
-
-    def _look_at_time(self):
         most = self._limits.max_time
-        up = most is not None and time.perf_counter() - self._begun > most
-        if up and not self._stop.is_set():
+        is_up = most is not None and time.perf_counter() - self._begun > most
+        if is_up and not self._stop.is_set():
             self._end("max_time")
+        if self._limits.target_ess is not None and self._error is None:
+            self._look_at_ess()
 
     def _look_at_ess(self):
         """See at fixed draws whether these are enough, so that the result does not vary."""

@@ -27,11 +27,11 @@ from pymc_kameleon.sampling.run_costs import (
     say_what_n_logp_leaves_out,
 )
 from pymc_kameleon.sampling.settings import (
+    CHAINS,
     DEFAULT_DRAWS,
     FEW_CHAINS,
     MOST_DRAWS,
     Settings,
-    chains_at_once,
     chains_of_few,
     share_of_each,
 )
@@ -231,7 +231,7 @@ def sample(
             if max_evaluations and follow and max_concurrent is None and chains is None:
                 chains = chains_of_few(max_evaluations, sum(one.layout.d for one in steps))
             if max_concurrent is not None:
-                chains = chains_at_once(max_concurrent) if chains is None else chains
+                chains = max(CHAINS, max_concurrent) if chains is None else chains
                 if follow:
                     usual = share_of_each(chains)
                     tune = usual if tune is None and not is_open else tune

@@ -74,11 +74,6 @@ def chains_of_few(max_evaluations, d):
     return FEW_CHAINS if max_evaluations < n + per_coordinate * d else CHAINS
 
 
-def chains_at_once(evaluations):
-    """Return how many chains a run has by default that may have so many evaluations under way."""
-    return max(CHAINS, evaluations)
-
-
 def share_of_each(chains):
     """Return the draws of each chain with which all make as many as those of a usual run."""
     return -(-CHAINS * DEFAULT_DRAWS // checked_integer("chains", chains, at_least=1))

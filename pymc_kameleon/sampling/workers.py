@@ -75,15 +75,11 @@ def evaluators_of(executor):
             "executor must be a concurrent.futures.Executor, or a callable that returns one, not "
             f"{executor!r}."
         )
-    evaluators = Evaluators(executor, _pool_of_this_machine)
+    evaluators = Evaluators(executor, lambda: _fresh_pool(default_cores()))
     try:
         yield evaluators
     finally:
         evaluators.close()
-
-
-def _pool_of_this_machine():
-    return _fresh_pool(default_cores())
 
 
 def _fresh_pool(n):
@@ -280,10 +276,6 @@ class Workers:
             future = Future()
             future.set_exception(error)
             return future
-
-    def do(self, function, *arguments):
-        """Do a task here, and return what it gives, or Failed."""
-        return do_task(self._job, function, *arguments)
 
     def wait(self, futures, seconds):
         """Wait until one of these, all that there are, is done, or so long; return those done."""

@@ -14,6 +14,7 @@ from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation.moves import (
     BY_S,
     EXPECTED_MOVES,
+    REFERENCE,
     mean_worth,
     newest,
     shares_of,
@@ -39,17 +40,18 @@ LEARNED_TUNING = "hyper", "n_chosen", "depth", "news", "unvisited"
 WARM_START = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
 """Fields of its tuning by which a chain remembers its warm start."""
 
+WIDE = BY_S + 1
+"""The kind of a move by a power of the surrogate, which is wider."""
+
 NEGLIGIBLE_MASS = 10.0
 """Log of the ratio of two masses, from which the smaller one is taken for none."""
 
 LEAST_SHARES = np.array([0.07, 0.05, 0.1, 0.05])
 """Least shares of walks, reference moves, moves by the surrogate and wide ones, in the end."""
 
-TUNING_SHARES = np.array([0.07, 0.05, 0.1, 0.3])
-"""The same while tuning: wide moves find places that the surrogate does not know."""
-
-LEAST_OF_MODES = 0.25
-"""Least share of reference moves if they are from a mixture of several modes."""
+LEAST_IN_TUNING, LEAST_OF_MODES = 0.3, 0.25
+"""The same of wide moves while tuning, as they find places that the surrogate does not know; and of
+reference moves if they are from a mixture of several modes."""
 
 FIRST_SHARES = (0.2, 0.2, 0.3, 0.3)
 """Shares of the four, before anything is known."""
@@ -123,9 +125,11 @@ def learn_from(chains, rng):
     if is_last:  # before that it would keep chains from looking for what is not known
         worth[BY_S] += EXPECTED_MOVES * np.array([2 * acceptance(left_out), 1.0])
     shares_of_modes = modes.learn_modes(chains)
-    least = LEAST_SHARES if is_last else TUNING_SHARES
+    least = LEAST_SHARES.copy()
     if shares_of_modes:
-        least = np.where(np.arange(len(least)) == 1, LEAST_OF_MODES, least)
+        least[REFERENCE] = LEAST_OF_MODES
+    if not is_last:
+        least[WIDE] = LEAST_IN_TUNING
     if is_last:
         tuning.unvisited[0] = modes.unvisited(tuning.found, shares_of_modes)
     parameters.shares[:] = shares_by(worth, least)

@@ -26,15 +26,13 @@ from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chai
 from pymc_kameleon.samplers.surrogate.density import log_surrogate
 from pymc_kameleon.samplers.surrogate.evaluations import Reused, dataset_of, reused_by
 from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
+from pymc_kameleon.samplers.surrogate.learning import WIDE
 from pymc_kameleon.samplers.surrogate.modes import Found
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
 from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_chain
 from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
 from pymc_kameleon.step.learned import Quantity
 from pymc_kameleon.step.pooling import in_the_same_place
-
-WIDE = BY_S + 1
-"""The kind of a move by a power of the surrogate, which is wider."""
 
 State = extended("State", moves.State, log_s=floats(1))  # log s(u), NaN where it is not known
 

@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.modes import REACH
+from pymc_kameleon.core.scaling import OPTIMAL_SCALE
+
 N_CHAINS, N_STEPS = 48, 60
 """Chains, and steps of each between two batches of evaluations."""
 
@@ -14,12 +17,11 @@ MOST_SD, MORE_SD, EXPECTED_SD = 3.0, 1.0, 1.0
 """The usual standard deviation of the process, at most; how much more of it is no reason to stay
 away; and up to which the average of exp f is above exp of the average of f."""
 
-ABOVE, EDGE, WALL = 3.0, 3.5, 4.0
-"""How far above the best value s may be; its radius, beyond √d; and how steep its wall is."""
+ABOVE, WALL = 3.0, 4.0
+"""How far above the best value s may be; and how steep its wall is."""
 
-STEP, ALONG = 2.38, 0.2
-"""Length of a step in one dimension [Roberts & Rosenthal 2001]; and share of the steps that are
-along differences of other chains."""
+ALONG = 0.2
+"""Share of the steps that are along differences of other chains."""
 
 ANGLES = 0.8, 1.5
 """Of moves that leave a normal as it is, which the posterior is nearly once its coordinates are
@@ -42,7 +44,7 @@ class Density:
     def __init__(self, process, rng, centre=None, radius=None):
         d = process.u.shape[1]
         self.process, self.centre = process, centre
-        self.radius = d**0.5 + EDGE if radius is None else radius
+        self.radius = d**0.5 + REACH if radius is None else radius
         self.n_held = process.prior.n_held if centre is None else 0
         # A funnel has no highest value, but is known where f is quadratic.
         self.highest = np.inf if self.n_held else process.y.max() + ABOVE
@@ -85,7 +87,9 @@ class Density:
         n, z = self.n_held, rng.standard_normal(u.shape)
         a, b = others[rng.integers(len(others), size=(2, len(u)))][..., :n]
         is_difference = rng.random((len(u), 1)) < 0.5
-        held = u[:, :n] + STEP / n**0.5 * np.where(is_difference, (a - b) / 2**0.5, z[:, :n])
+        held = u[:, :n] + OPTIMAL_SCALE / n**0.5 * np.where(
+            is_difference, (a - b) / 2**0.5, z[:, :n]
+        )
         new = self.given(held)
         z, roots = z[:, n:], powers[:, None] ** 0.5
         rest = new.mean + np.einsum("mij,mj->mi", new.vectors, new.sds * z / roots)
@@ -158,7 +162,7 @@ def proposals(u, others, rng):
     z, kind, size = rng.standard_normal((m, d)), rng.random(m), rng.random((m, 1))
     a, b = others[rng.integers(len(others), size=(2, m))]
     angle = np.where(size < 0.5, *ANGLES)
-    along = u + STEP / (2 * d) ** 0.5 * (a - b) + 1e-3 * z
+    along = u + OPTIMAL_SCALE / (2 * d) ** 0.5 * (a - b) + 1e-3 * z
     turned = kind > ALONG
     w = np.where(turned[:, None], np.cos(angle) * u + np.sin(angle) * z, along)
     return w, np.where(turned, 0.5 * np.sum(w * w - u * u, axis=1), 0.0)

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.step.warm_start.search import EXACT_LINE
+
 STEP, INWARD, CONVEX, NEAR_TOP, TWO_SCALES = 1.0, 0.4, 2.5, 0.6, 2.0
 """Of the star, in x. Times that step, where the fourth point is if f is not finite on a side, or
 convex. How far the top of a parabola is, in scales, where the fourth point is there; and how far
@@ -31,9 +33,6 @@ at a time, and around its best one, at most; and how often there are more, at mo
 
 WHOLE_AND_HALF = 1.0, 0.5
 """Shares of the step to all tops together that are tried."""
-
-EXACT = 1e-7
-"""Misfit of an exact parabola, by the range of f."""
 
 MOST_NOISE, LEAST_RANGE, NEARBY, NOISY = 0.3, 8.0, 1e-3, 4.0
 """Misfit of what may be an exact parabola with noise, at most, and the range of f there, at least,
@@ -106,7 +105,7 @@ def look_around(x, f, at_once=1):
         line[t] = value
     misfits, ranges = np.array([_misfit(line) for line in lines]).T
     tops, scales = np.array([_fitted(line) for line in lines]).T
-    exact, noise = misfits <= EXACT * ranges, 0.0
+    exact, noise = misfits <= EXACT_LINE * ranges, 0.0
     may_be_exact = exact | ((misfits <= MOST_NOISE) & (ranges >= LEAST_RANGE))
     least = least_exact(len(x))
     if exact.sum() < least:

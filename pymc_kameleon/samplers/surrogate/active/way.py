@@ -18,6 +18,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from pymc_kameleon.approximation.linalg import cholesky, lower_of
+from pymc_kameleon.approximation.modes import REACH
 from pymc_kameleon.approximation.records import evenly, some_of_each
 from pymc_kameleon.approximation.rounds import Rounds
 from pymc_kameleon.samplers.surrogate.active import draws, star
@@ -71,11 +72,11 @@ MOST_FITTED, MOST_CHOOSING, MOST_CHOOSING_EXACT = 1200, 800, 300
 by which the process' numbers are chosen, fewer where f is exactly quadratic in some coordinates."""
 
 USUAL_VARIANCES, USUAL_SHIFT = (0.4, 2.5), 0.7
-"""Variances of draws in u, and the distance of their mean, with which the coordinates remain."""
+"""Variances of draws in u, and the distance of their mean, with which the coordinates remain; and
+the change of variances at a time, at most."""
 
-WORTH_FOLLOWING, MOST_CHANGE = (2.0, 0.2), (0.4, 2.5)
-"""Error of the last plain draw, and times d, up to which draws are followed; and the change of
-variances at a time."""
+WORTH_FOLLOWING = 2.0, 0.2
+"""Error of the last plain draw, and times d, up to which draws are followed."""
 
 N_CANDIDATES, PER_POINT, WIDE_WEIGHT = 100, 1.5, 0.2
 """Candidates from s, at least, and for each point of a large batch; as many from its power; and the
@@ -298,7 +299,7 @@ class Way:
         d = self.x.shape[1]
         u, best = self.u_of(self.x), int(np.argmax(self.f))
         if self.is_home:
-            distance, most = np.linalg.norm(u, axis=1), FITTED_RADII * (d**0.5 + draws.EDGE)
+            distance, most = np.linalg.norm(u, axis=1), FITTED_RADII * (d**0.5 + REACH)
         else:
             distance = np.linalg.norm(u - u[best], axis=1)
             n = min(LEAST_FITTED[0] + LEAST_FITTED[1] * d, len(u))
@@ -459,7 +460,7 @@ class Way:
         most = WORTH_FOLLOWING[0] + WORTH_FOLLOWING[1] * len(mean)
         if self.errors and abs(self.errors[-1]) > most:
             return
-        factor = lower_of(self.factor @ (vectors * np.clip(values, *MOST_CHANGE) ** 0.5))
+        factor = lower_of(self.factor @ (vectors * np.clip(values, *USUAL_VARIANCES) ** 0.5))
         self._reframe(self.x_of(mean[None])[0], factor)
 
     # ---- what it has learned --------------------------------------------------------------------

@@ -28,7 +28,7 @@ from pymc_kameleon.analysis.unconstrained_draws import (
     variables_lacking,
 )
 from pymc_kameleon.analysis.zero_variance import controls_of, zero_variance
-from pymc_kameleon.core.evaluations import evaluate_many
+from pymc_kameleon.core.evaluations import compiled_evaluations
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.pymc_internals import find_constants, find_observations
@@ -257,7 +257,7 @@ class Density:
         def evaluated(part):
             target = self._logp.copy().target(np.random.default_rng(0))
             with np.errstate(all="ignore"):
-                evaluate_many(target, points[part], logp[part], gradients[part])
+                compiled_evaluations()(target, points[part], logp[part], gradients[part])
 
         evaluated(slice(1))
         start = time.perf_counter()

@@ -170,7 +170,8 @@ class PosteriorSearch:
         while self._pays_for_another():
             self._learn()
             regions = [(place, Mode(place.z, self.factor(place.z), 0.0)) for place in self.maxima]
-            since, points = len(self.seen), design(self._prior_draw(), self.prior, self.rng)
+            since, start = len(self.seen), self.prior[self.rng.choice(len(self.prior))]
+            points = design(start, self.prior, self.rng)
             walker = yield from self._best_of(points, "design")
             walker.since = since
             if walker.logp > -np.inf:
@@ -289,9 +290,6 @@ class PosteriorSearch:
     def _is_badly_fitted(self):
         chi2, n = self.misfit()
         return chi2 > BADLY_FITTED[0] * n + BADLY_FITTED[1]
-
-    def _prior_draw(self):
-        return self.prior[self.rng.choice(len(self.prior))]
 
     def _add(self, walker):
         """Add where a walker has come to the maxima, or find it there; return that one."""

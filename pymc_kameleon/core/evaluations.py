@@ -9,17 +9,12 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.target import Target, address_array, evaluate
 
 
-def evaluate_many(target, points, logp, gradients):
-    """Write log π (n,) and ∇log π (n, d) at points (n, d); other threads run meanwhile."""
-    compiled_evaluations()(target, points, logp, gradients)
-
-
 @cache
 def compiled_evaluations():
-    """Return the compiled loop over points."""
+    """Return the compiled loop over points, during which other threads run."""
 
     def evaluations(target, points, logp, gradients):
-        """Write what the target is at points (n, d)."""
+        """Write log π (n,) and ∇log π (n, d) at points (n, d)."""
         for i in range(logp.size):
             copy(points[i], target.point)
             logp[i] = evaluate(target)

@@ -80,11 +80,8 @@ def _installed():
     """Return the names of the packages that are loaded from where packages are installed."""
     places = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
     files = {name: getattr(module, "__file__", None) for name, module in [*sys.modules.items()]}
-    return {name for name, file in files.items() if "." not in name and _is_in(file, places)}
-
-
-def _is_in(file, places):
-    return file is None or file.startswith(places)
+    installed = {name for name, file in files.items() if file is None or file.startswith(places)}
+    return {name for name in installed if "." not in name}
 
 
 def _package(value):

@@ -179,7 +179,9 @@ class Evaluators:
         """Wait until calls may be made, a suspect when there is no other one."""
         with self._change:
             self._suspects += is_suspect
-            self._change.wait_for(lambda: self._ended or self._may_go(is_suspect))
+            self._change.wait_for(
+                lambda: self._ended or not (self._under_way if is_suspect else self._suspects)
+            )
             self._under_way += 1
         try:
             yield
@@ -188,9 +190,6 @@ class Evaluators:
                 self._under_way -= 1
                 self._suspects -= is_suspect
                 self._change.notify_all()
-
-    def _may_go(self, is_suspect):
-        return self._under_way == 0 if is_suspect else self._suspects == 0
 
     def _tasks(self, executor, function, timeout, arguments):
         """Return what to submit, and to what, until nothing is lacking."""

@@ -432,7 +432,8 @@ class ModelOutputs(ModelFunctions):
     what, kind_of_box = "What is kept of each draw", Recalled
 
     def __init__(self, model, names, initial_point, compile_kwargs, known=()):
-        results = _named_results(model, names)
+        every = {var.name: var for var in model.unobserved_value_vars}
+        results = [every[name] for name in names]
         super().__init__(model.value_vars, initial_point, results)
         for name, result in zip(names, results, strict=True):
             if result.dtype.startswith("complex"):
@@ -521,11 +522,6 @@ class ModelOutputs(ModelFunctions):
     def named(self, rows):
         """Return the outputs of draws by name, each of shape (draws, ...)."""
         return self._rows.named(rows)
-
-
-def _named_results(model, names):
-    known = {var.name: var for var in model.unobserved_value_vars}
-    return [known[name] for name in names]
 
 
 def _size(shapes):

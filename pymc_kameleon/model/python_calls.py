@@ -112,17 +112,13 @@ def _place(error):
     """Return in words which line raised an exception, None if it was compiled code."""
     # PyTensor's generated code has no suffix; what has no file is of an interpreter.
     lines = [line for line in _lines(error) if line[0].endswith((".py", ">"))]
-    last_own = max((i for i, line in enumerate(lines) if _is_own(line[0])), default=-1)
-    called = lines[last_own + 1 :]
+    own = [file.startswith(PACKAGE) or file.endswith(OWN_IN_WORKERS) for file, *_ in lines]
+    called = lines[max(np.flatnonzero(own), default=-1) + 1 :]
     if not called:
         return None
     users = [line for line in called if "site-packages" not in line[0]]
     file, number, name = (users or called)[-1]
     return f"line {number} of {Path(file).name}, in {name}"
-
-
-def _is_own(file):
-    return file.startswith(PACKAGE) or file.endswith(OWN_IN_WORKERS)
 
 
 def _lines(error):

@@ -152,7 +152,8 @@ class Watched:
         """Return the log-density, NaN where an evaluation is rejected."""
         chain = self._local.chain
         watch, logp = chain.watch, self._evaluate(chain, x, data, shapes, gradient)
-        if logp != logp and not chain.failure and self._may_doubt(chain):
+        may_doubt = chain.rule.doubts and watch.counts[DOUBTS] < MOST_DOUBTS
+        if logp != logp and may_doubt and not (chain.failure or chain.is_estimate):
             watch.counts[DOUBTS] += 1
             chain.count[0] += 1
             again = self._evaluate(chain, x, data, shapes, gradient)
@@ -161,10 +162,6 @@ class Watched:
                 logp = again
         watch.see(x, logp)
         return logp
-
-    def _may_doubt(self, chain):
-        may = chain.watch.counts[DOUBTS] < MOST_DOUBTS and not chain.is_estimate
-        return may and chain.rule.doubts
 
     def _evaluate(self, chain, *arguments):
         chain.failure, token = "", watched.set(True)

@@ -84,7 +84,8 @@ def plot_adaptation(
     parts, window = _statistics(result_of(dt), var_names, coords)
     end = parts[0].sizes["draw"]
     if "accept_prob" in parts[0]:
-        parts = [_smoothed(part, "accept_prob", window) for part in parts]
+        rolling = {"draw": window, "min_periods": -(-window // 2)}
+        parts = [p.assign(accept_prob=p["accept_prob"].rolling(**rolling).mean()) for p in parts]
     data = xr.concat(parts, "draw", join="override")
     data = data.assign_coords(draw=np.arange(data.sizes["draw"]))
     facets = [dim for dim in data.dims if dim not in ("chain", "draw")]
@@ -134,11 +135,6 @@ def _statistics(dt, var_names, coords):
         )
     n = sum(part.sizes.get("draw", 0) for part in parts)
     return [with_labels(part[names], coords) for part in parts], max(1, n // N_WINDOWS)
-
-
-def _smoothed(part, name, window):
-    mean = part[name].rolling(draw=window, min_periods=-(-window // 2)).mean()
-    return part.assign({name: mean})
 
 
 @documented({**VISUALS["correlation"], "legend": []}, "PlotCollection.grid")

@@ -74,7 +74,8 @@ def stacked(steps, states):
             _stack_leaves(arrays, f"{prefix}trail", trails)
         _stack_leaves(arrays, f"{prefix}rounds", [state.rounds for state in own])
         _stack_leaves(arrays, f"{prefix}data", [state.data.hex() for state in own])
-        _stack_leaves(arrays, f"{prefix}rng", [_generator_as_text(state.rng) for state in own])
+        generators = [json.dumps(s.rng.bit_generator_state, default=as_json) for s in own]
+        _stack_leaves(arrays, f"{prefix}rng", generators)
     return arrays
 
 
@@ -154,10 +155,6 @@ def _refill(template, prefix, arrays, free):
             if leaves[-1].shape != leaf.shape and name not in free:
                 raise ValueError(f"{prefix + name} has another shape in this version.")
     return type(template)(*leaves)
-
-
-def _generator_as_text(state):
-    return json.dumps(state.bit_generator_state, default=as_json)
 
 
 def _generator_from_text(text):

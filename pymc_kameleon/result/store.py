@@ -367,13 +367,9 @@ class Store:
                 self._root[name].attrs.update(tree[name].attrs)
             elif name != STATE_GROUP and not name.startswith((AHEAD, BEHIND)):
                 tree[name].to_dataset().to_zarr(self.path, group=name, mode="w", consolidated=False)
-        self._consolidate()
-
-    def _consolidate(self):
-        """Put all metadata together, as xarray looks for it there, and warns otherwise."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zarr's, that others may not read it
-            zarr_module().consolidate_metadata(self.path)
+            zarr_module().consolidate_metadata(self.path)  # else xarray warns that it is not there
 
     def close(self):
         """Release the store."""

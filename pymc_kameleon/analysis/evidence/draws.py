@@ -64,7 +64,8 @@ class EvidenceDraws:
         sizes = self.posterior.sizes
         if too_few := why_too_few(sizes["chain"], sizes["draw"]):
             raise ValueError(too_few)
-        self.logp, run = known_logp(dt), run_of(dt)
+        self.logp = known_logp(dt)
+        run = dt[STATE_GROUP].attrs if STATE_GROUP in dt.children else {}
         self.variables, self.restricted = variables_in_order(self.model, run), restrictions(run)
         if missing := variables_lacking(self.posterior, self.model):
             raise ValueError(
@@ -163,11 +164,6 @@ def _in_gap(angles):
     own = np.sort(angles.ravel() % tau)
     gaps = np.diff(own, append=own[0] + tau)
     return (own + gaps / 2)[gaps.argmax()] % tau - tau
-
-
-def run_of(dt):
-    """Return what a result says of its run, a dict; empty of those of other packages."""
-    return dt[STATE_GROUP].attrs if STATE_GROUP in dt.children else {}
 
 
 def _noise(dt):

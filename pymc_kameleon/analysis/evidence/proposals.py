@@ -208,14 +208,10 @@ def _of_surrogate(own, draws, rng):
         x = new_ends(own, x, rng)
     one = Reference(np.zeros_like(x[:1]), np.eye(x.shape[1])[None], own.surrogate.nu[0], rng)
     cover = Warped(Warp(x), one)
-    return Component(Unwarped(), own, cover, x, *_fitted_to(own), rng)
-
-
-def _fitted_to(own):
-    """Return the centres of a surrogate (n, d), and what it is there."""
     s = own.surrogate
-    u = s.centres[:, : s.n[0]].T / s.rates
-    return own.mean + u @ np.tril(own.factor).T, fit.values(s, u)
+    u = s.centres[:, : s.n[0]].T / s.rates  # what it was fitted to
+    centres, values = own.mean + u @ np.tril(own.factor).T, fit.values(s, u)
+    return Component(Unwarped(), own, cover, x, centres, values, rng)
 
 
 def fitted(x, f, modes, rng):

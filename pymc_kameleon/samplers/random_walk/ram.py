@@ -67,16 +67,9 @@ def ram_adapt(state, parameters, tuning, work, accept_prob, rng):
         positive = rank_one_downdate(work.factor, work.v)
     if positive:
         copy_matrix(work.factor, parameters.factor)
-    log_size = normalise(parameters.factor)
+    log_size = log_determinant(parameters.factor) / d
+    multiply_factor(parameters.factor, np.exp(-log_size))
     set_scale(parameters.log_scale, tuning.scale, 0, parameters.log_scale[0] + log_size)
-
-
-@jit
-def normalise(factor):
-    """Divide L by |L|^(1/d); return the logarithm of that."""
-    log_size = log_determinant(factor) / factor.shape[0]
-    multiply_factor(factor, np.exp(-log_size))
-    return log_size
 
 
 class RAM(LearnedShape):

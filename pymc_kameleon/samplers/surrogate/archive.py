@@ -1,11 +1,9 @@
-"""The points that a surrogate is fitted to: which of them count, and their moments.
+"""The points that a surrogate is fitted to, and which of them count.
 
 Symbols: as in learning.py.
 """
 
 import numpy as np
-
-from pymc_kameleon.samplers.approximation.moves import moments
 
 FITTED_DISTANCE = 25, 100
 """Squared distance |u|², times d and plus, up to which points are fitted."""
@@ -68,9 +66,3 @@ def scored(is_move):
     Others, in lines and close together, are easy to predict.
     """
     return is_move if np.count_nonzero(is_move) >= ENOUGH_MOVES else np.ones(len(is_move), bool)
-
-
-def moments_of(chains, moves):
-    """Return μ and L: of the newest moves, and of what the best way to the posterior has shown."""
-    best = best_warm_start(chains).tuning
-    return moments(best.middle, best.home_factor, moves)

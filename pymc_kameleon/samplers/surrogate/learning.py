@@ -16,6 +16,7 @@ from pymc_kameleon.samplers.approximation.moves import (
     EXPECTED_MOVES,
     REFERENCE,
     mean_worth,
+    moments,
     newest,
     shares_of,
 )
@@ -132,7 +133,8 @@ def learn_from(chains, rng):
         least[WIDE] = LEAST_IN_TUNING
     if is_last:
         tuning.unvisited[0] = modes.unvisited(tuning.found, shares_of_modes)
-    parameters.shares[:] = shares_by(worth, least)
+    is_tried = worth[:, 1].any()
+    parameters.shares[:] = shares_of(mean_worth(worth), least) if is_tried else FIRST_SHARES
     looks_at_draws = seen.n > FEW and not is_last
     draws = draws_of_s(surrogate, len(chains) if looks_at_draws else 0, rng)
     for k, chain in enumerate(chains):
@@ -151,7 +153,8 @@ def seen_by(chains, rng):
     """Return what chains have Seen."""
     moves = [newest(chain.tuning.moves) for chain in chains]
     points, f, is_move = archive.points_of(chains)
-    mean, factor = archive.moments_of(chains, moves)
+    best = archive.best_warm_start(chains).tuning
+    mean, factor = moments(best.middle, best.home_factor, moves)
     states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
     u, middle = whitened(points, mean, factor), archive.level(chains, moves)
     rows = archive.worth_fitting(u, f - middle, fit.n_centres(u.shape[1]), rng)
@@ -195,16 +198,6 @@ def move_lost_chains(chains):
             copy_arrays(best.tuning, chain.tuning, WARM_START)
             chain.tuning.moves.counts[0] = 0
             chain.tuning.lost[0] = lost
-
-
-# ---- the inner chain, which costs no evaluation -------------------------------------------------
-
-
-def shares_by(worth, least):
-    """Return the probabilities of the kinds of moves, from sums and numbers of α|v − u|²/d."""
-    if worth[:, 1].sum() == 0:
-        return FIRST_SHARES
-    return shares_of(mean_worth(worth), least)
 
 
 # ---- what the surrogate does not know ----------------------------------------------------------

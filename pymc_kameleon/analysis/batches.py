@@ -15,7 +15,7 @@ RANGE_FACTOR = 1.3
 
 LEAST_DRAWS = 100
 """Draws, at least, from which tails or an evidence are learned; of each chain, from which the
-coefficients of controls are."""
+coefficients of controls are, and R-hat and ESS are looked at."""
 
 ROUNDING = 1e-12
 """What rounding makes of values that are equal, at most, as a share of their mean."""

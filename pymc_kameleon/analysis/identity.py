@@ -16,6 +16,7 @@ from scipy.stats import f as f_distribution
 from scipy.stats import norm
 
 from pymc_kameleon.analysis.trust import FEW_EVENTS
+from pymc_kameleon.approximation.records import MANY_DRAWS
 from pymc_kameleon.model.black_boxes import ops_inside
 
 ROUNDING_OPS = {
@@ -39,9 +40,6 @@ by how much they may differ, relative; and at which share of draws, as there are
 MOST_HALVINGS, HALVINGS_OF_JUMP, LESS = 30, 3, 8.0
 """Halvings of lines along which log π and its gradient do not agree; and those in which the
 disagreement becomes less by more than so many times if log π is smooth."""
-
-MOST_NEIGHBOURS = 4000
-"""Draws of which neighbours are looked for: of 20 000 in 100 dimensions that takes minutes."""
 
 LEAST_JUMP, ROUNDINGS, NEGLIGIBLE = 1e-5, 1e3, 20.0
 """Change of log π at a point that is a jump; roundings of log π that are none; and how far below
@@ -143,7 +141,7 @@ def _falls_off(density, x, logp, rng):
 
 def _steep_pairs(x, logp, gradient, factor, rng):
     """Return neighbours between which log π changes most beyond the mean of their gradients."""
-    own = rng.permutation(np.unique(x, axis=0, return_index=True)[1])[:MOST_NEIGHBOURS]
+    own = rng.permutation(np.unique(x, axis=0, return_index=True)[1])[:MANY_DRAWS]
     x, logp, gradient = x[own], logp[own], gradient[own]
     z = np.linalg.solve(factor, x.T).T
     other = KDTree(z).query(z, k=2, workers=-1)[1][:, 1]

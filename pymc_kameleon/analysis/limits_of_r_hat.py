@@ -5,8 +5,8 @@ from arviz_stats.base import array_stats
 from scipy.stats import chi2
 
 HIGH_RHAT, SELDOM, LEAST_ESS = 1.01, 1e-3, 100
-"""R-hat up to which no chain is suspect; the probability that one of good chains has more than the
-limit; and effective draws from which that may be higher."""
+"""R-hat up to which no chain is suspect; the probability that good chains, or samplers, are said to
+disagree by chance; and effective draws from which the limit of R-hat may be higher."""
 
 
 def limits_of_r_hat(x, n=None):

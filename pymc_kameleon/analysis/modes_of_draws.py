@@ -13,11 +13,12 @@ from scipy.cluster.hierarchy import DisjointSet
 from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
+from pymc_kameleon.approximation.records import MANY_DRAWS
 from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.kameleon.learn_modes import near_groups
 
-MOST_DRAWS_USED, MOST_COORDINATES = 4000, 60
-"""Draws, and coordinates, that modes are found from, at most."""
+MOST_COORDINATES = 60
+"""Coordinates that modes are found from, at most."""
 
 MOST_COMPARED = 1000
 """Points that the others are compared with, and that principal components are computed of."""
@@ -192,7 +193,7 @@ def in_local_scale(points):
 def thinned(draws):
     """Return chain and draw of evenly spaced draws, without those equal to the one before."""
     n_chains, n, _ = draws.shape
-    most = min(n, max(GROUP_SIZE, MOST_DRAWS_USED // n_chains))
+    most = min(n, max(GROUP_SIZE, MANY_DRAWS // n_chains))
     chosen = np.linspace(0, n - 1, most).astype(int)
     moved = np.any(np.diff(draws[:, chosen], axis=1, prepend=np.nan) != 0, axis=2)
     chains, places = np.nonzero(moved)

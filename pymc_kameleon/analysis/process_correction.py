@@ -13,7 +13,7 @@ from pymc_kameleon.analysis.corrections import Correction, NotCorrected
 from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
-from pymc_kameleon.samplers.surrogate.active.search import suits
+from pymc_kameleon.samplers.surrogate.active.search import MOST_FOR_ALL, suits
 from pymc_kameleon.samplers.surrogate.active.star import least_exact
 from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.evaluations import each_once
@@ -24,9 +24,9 @@ from pymc_kameleon.step.learned import COORDINATE
 MOST_EVALUATIONS, LEAST_EVALUATIONS = 500, (10, 3)
 """Evaluations that a process is fitted to, at most; and at least, and times d."""
 
-MOST_WITH_EXACT, FIRST_WITH_EXACT = 3000, 400
+MOST_WITH_EXACT = 3000
 """Evaluations up to which there is one if the log-density is exactly quadratic in most coordinates;
-it is fitted to so many of these as otherwise, the first ones, of the search, and then others."""
+it is fitted to as many of these as otherwise, those of the search, and then others."""
 
 LEAST_COVERED, MOST_SCALE, LEAST_EFFECTIVE = 0.8, 4.0, 30
 """Share of the draws of each chain that are where the process knows a posterior, at least; by how
@@ -82,8 +82,8 @@ def known_of(data, kept):
     if not suits(d) or not least <= max(n, data.attrs["n_evaluations"]) <= most:
         raise NotCorrected("")
     if n > MOST_EVALUATIONS:
-        others = evenly(np.arange(FIRST_WITH_EXACT, n), MOST_EVALUATIONS - FIRST_WITH_EXACT)
-        some = np.concatenate([np.arange(FIRST_WITH_EXACT), others])
+        others = evenly(np.arange(MOST_FOR_ALL, n), MOST_EVALUATIONS - MOST_FOR_ALL)
+        some = np.concatenate([np.arange(MOST_FOR_ALL), others])
         z, logp = z[some], logp[some]
     posterior = _posterior(z.tobytes(), logp.tobytes(), exact.tobytes())
     if posterior is NOTHING or posterior.scale > MOST_SCALE or posterior.outside > MOST_OUTSIDE:

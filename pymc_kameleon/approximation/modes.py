@@ -20,7 +20,7 @@ NEGLIGIBLE_MASS = np.log(1000)
 """How far below the largest log mass a mode is neglected: it has less than a thousandth of it."""
 
 MODE_NU = 5.0
-"""ν of the mixture."""
+"""Degrees of freedom ν of the t densities that far moves are drawn from."""
 
 EVEN = 0.1
 """Of the mixture, that all modes share alike."""

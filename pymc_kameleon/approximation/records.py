@@ -8,6 +8,9 @@ MOST_ROWS, MOST_BYTES = 20_000, 2**27
 MOST_REMEMBERED = 3000
 """Evaluations of tuning, and before it, that a chain remembers, at most."""
 
+MANY_DRAWS = 4000
+"""Draws of a result that tell enough where all of them would take long."""
+
 OF_BEFORE = -1
 """Stands for the chain where an evaluation was taken up."""
 

@@ -11,15 +11,12 @@ from pymc_kameleon.samplers.emulator.metropolis import EmulatorMetropolis
 from pymc_kameleon.samplers.gradient.fisher_rule import MOST_DENSE
 from pymc_kameleon.samplers.gradient.gad import GadMALA
 from pymc_kameleon.samplers.random_walk.adaptive import GAM
+from pymc_kameleon.samplers.surrogate.fit import MOST_FOR_SURROGATE
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 from pymc_kameleon.step.base import KameleonStep, samplers
 from pymc_kameleon.step.unbound import UnboundStep
 
 _log = logging.getLogger("pymc_kameleon")
-
-MOST_FOR_SURROGATE = 40
-"""Coordinates up to which SurrogateMetropolis is the default without a gradient: more have more
-correlations than its surrogate is fitted to points."""
 
 
 def bound_steps(step, model):

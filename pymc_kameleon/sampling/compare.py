@@ -16,7 +16,7 @@ from arviz_stats.base import array_stats
 from scipy.stats import norm
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
-from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, SELDOM
 from pymc_kameleon.analysis.mode_occupancy import explain_modes
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.functions import has_gradient
@@ -42,9 +42,6 @@ from pymc_kameleon.step.options import checked_integer
 from pymc_kameleon.step.unbound import UnboundStep
 
 _log = logging.getLogger("pymc_kameleon")
-
-BY_CHANCE = 1e-3
-"""How often steps that are right may be told to disagree."""
 
 NUTS = {"nuts": "pymc", "nutpie": "nutpie"}
 """What pm.sample calls each kind of NUTS."""
@@ -368,7 +365,7 @@ def _judge(rows, results, names):
         row["ess_per_second"] = least / row["seconds"]
         row["ess_per_evaluation"] = least / row["evaluations"]
         row["ok"] = bool(r_hat <= HIGH_RHAT and least >= LEAST_ESS)
-    limit, judges = norm.isf(BY_CHANCE / (2 * len(where))), [k for k in draws if rows[k]["ok"]]
+    limit, judges = norm.isf(SELDOM / (2 * len(where))), [k for k in draws if rows[k]["ok"]]
     for label in draws:
         apart = sorted(
             _furthest(means[label] - means[k], np.hypot(errors[label], errors[k]), where)

@@ -10,8 +10,8 @@ import xarray as xr
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.limits_of_r_hat import HIGH_RHAT
 
-FIRST_LOOK, LOOK_GROWTH = 100, 1.2
-"""Draws of each chain at the first look at `target_ess`, and their growth."""
+LOOK_GROWTH = 1.2
+"""Growth of the numbers of draws at which `target_ess` is looked at."""
 
 
 @dataclass

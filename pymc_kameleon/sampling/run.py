@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.model.evaluators import MOST_DEATHS
 from pymc_kameleon.model.pymc_internals import Draw, SamplingError, quiet_logging
 from pymc_kameleon.result.superchains import superchains
@@ -21,7 +22,7 @@ from pymc_kameleon.sampling.budget import (
 )
 from pymc_kameleon.sampling.ctrl_c import CtrlC
 from pymc_kameleon.sampling.first_way import FirstWay
-from pymc_kameleon.sampling.limits import FIRST_LOOK, EssTarget, next_look
+from pymc_kameleon.sampling.limits import EssTarget, next_look
 from pymc_kameleon.sampling.outcome import (
     check_gradients,
     data_of,
@@ -70,7 +71,7 @@ class Run:
         self._data = [data_of(chain) for chain in chains]
         self._stop = threading.Event()
         self._error, self._length, self._why, self._disk_failed = None, None, None, False
-        self._look, self._begun, self._seconds = FIRST_LOOK, None, 0.0
+        self._look, self._begun, self._seconds = LEAST_DRAWS, None, 0.0
         while self._look < prepared.before:
             self._look = next_look(self._look)
         self._ess_target = EssTarget(limits.target_ess)

@@ -21,7 +21,7 @@ from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitene
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.surrogate import fit
-from pymc_kameleon.samplers.surrogate.archive import worth_fitting
+from pymc_kameleon.samplers.surrogate.archive import FITTED_DROP, worth_fitting
 from pymc_kameleon.samplers.surrogate.density import Surrogate
 from pymc_kameleon.samplers.surrogate.moves import SETS, new_ends, same_surrogates
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
@@ -47,9 +47,6 @@ NU = 8.0
 
 LEAST_OF_MODE = 30, 3
 """Different draws of a mode that has a surrogate of its own, at least, and times d."""
-
-MOST_DROP = 15, 3
-"""How far below what is typical a log-density is as good as 0 for a fit, and times d."""
 
 
 class Component:
@@ -248,7 +245,7 @@ def _surrogate(x, f, mean, factor, nu, rng):
     """Return a Surrogate that is fitted to points, very low values raised; None by rounding."""
     d, u = x.shape[1], whitened(x, mean, factor)
     level = np.median(f)
-    f = np.fmax(f, level - MOST_DROP[0] - MOST_DROP[1] * d + 1)
+    f = np.fmax(f, level - FITTED_DROP[0] - FITTED_DROP[1] * d + 1)
     rows = rng.permutation(worth_fitting(u, f - level, fit.n_centres(d), rng))
     surrogate = allocate(Surrogate, {"d": d, "m": len(rows)})
     scored, hyper = np.ones(len(rows), bool), fit.Hyper.start(d)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.approximation.chain import Chain, Density, Trajectory, run_chain, u_of, x_of
+from pymc_kameleon.approximation.modes import MODE_NU
 from pymc_kameleon.approximation.records import MOST_REMEMBERED
 from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.core.arrays import allocate, extended, floats, integers
@@ -22,9 +23,6 @@ from pymc_kameleon.samplers.approximation.fit import Nothing
 from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
 from pymc_kameleon.samplers.approximation.step import ApproximationStep
 from pymc_kameleon.step.learned import Quantity
-
-NU, ANGLE = 5.0, np.pi / 2
-"""Degrees of freedom of the t that reference moves are drawn from, and their angle θ."""
 
 ENOUGH_TUNING = 4
 """Transitions of tuning, below which a warning says so: the search has taught most of what is
@@ -118,9 +116,9 @@ def algorithm_of(log_density, jump, note):
             x_of(parameters, v, work.y)
         elif r < parameters.shares[WALK] + parameters.shares[REFERENCE]:
             work.kind[0], moved = REFERENCE, True
-            moves.reference_from(u, NU, ANGLE, v, rng)
+            moves.reference_from(u, MODE_NU, 0.5 * np.pi, v, rng)  # independent of u
             x_of(parameters, v, work.y)
-            log_hastings = moves.log_t(u, NU) - moves.log_t(v, NU)
+            log_hastings = moves.log_t(u, MODE_NU) - moves.log_t(v, MODE_NU)
         else:
             work.kind[0] = BY_S
             log_hastings, moved = propose_by_s(density, state, parameters, work, rng)

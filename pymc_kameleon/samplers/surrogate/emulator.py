@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.approximation.linalg import whitened
+from pymc_kameleon.approximation.records import MANY_DRAWS
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.density import Surrogate
 from pymc_kameleon.step.groups import EMULATOR_MOVES, LEARNED_GROUP, SURROGATE_MOVES
@@ -16,9 +17,6 @@ U, U_BIS, CENTRE = "whitened", "whitened_bis", "centre"
 """Dimensions: of u, and of the points that the surrogate was fitted to."""
 
 NATS = "log-density"  # the units of a log-density
-
-MOST_JUDGING = 4000
-"""Draws by which it is seen how good an emulator is."""
 
 MOST_NAMED = 4
 """Coordinates that are named in one line."""
@@ -149,7 +147,7 @@ def _draws(moves, logp):
     moves, logp = xr.align(moves, logp, join="inner")
     x = xr.where(moves["end_logp"] == logp, moves["end"], moves["start"])
     x = x.transpose(*logp.dims, COORDINATE).values.reshape(logp.size, -1)
-    some = np.unique(np.linspace(0, logp.size - 1, MOST_JUDGING).astype(int))
+    some = np.unique(np.linspace(0, logp.size - 1, MANY_DRAWS).astype(int))
     return x[some], logp.values.ravel()[some]
 
 

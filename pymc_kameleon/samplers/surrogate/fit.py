@@ -27,9 +27,12 @@ LEVELS = {
 }
 """The values that a choice is made among."""
 
-STRETCH, MOST_STRETCHED = (2.0, 64.0), 40
-"""Factor by which a coordinate is stretched or shrunk at a time, and at most; and coordinates up
-to which each has a rate of its own, as many as `pk.sample` takes SurrogateMetropolis for."""
+STRETCH = 2.0, 64.0
+"""Factor by which a coordinate is stretched or shrunk at a time, and at most."""
+
+MOST_FOR_SURROGATE = 40
+"""Coordinates up to which each has a rate of its own, and up to which SurrogateMetropolis is the
+default without a gradient: more have more correlations than its surrogate is fitted to points."""
 
 N_CENTRES, N_SCORED, MOST_CENTRES = 800, 400, 1200
 """Points that a surrogate is fitted to, and by which it is chosen how, unless a quadratic has more
@@ -117,7 +120,7 @@ def _choose(problem, hyper, n_rounds):
         last = hyper
         for name, levels in LEVELS.items():
             hyper = min([hyper, *(hyper._replace(**{name: level}) for level in levels)], key=error)
-        for k in range(problem.d if problem.d <= MOST_STRETCHED else 0):
+        for k in range(problem.d if problem.d <= MOST_FOR_SURROGATE else 0):
             hyper = min([hyper, *_stretched(hyper, k)], key=error)
         if hyper == last:
             break

@@ -7,6 +7,7 @@ follows.
 
 import numpy as np
 
+from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.samplers.approximation.initial_search import N_GUIDED
 from pymc_kameleon.samplers.surrogate import modes, problems
@@ -19,7 +20,7 @@ from pymc_kameleon.samplers.surrogate.active.search import (
     most_of_search,
     suits,
 )
-from pymc_kameleon.samplers.surrogate.active.way import NEAR, Known
+from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.evaluations import each_once
 from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
@@ -177,7 +178,7 @@ class SearchByProcess(InitialSearch):
         order = 1 + self.step.rng.permutation(len(draws) - 1)
         for x in draws[order[: max(1, self.near_tries() - 1)]]:
             value = logp(x)
-            if value > top - NEAR[0] - NEAR[1] * self.d:
+            if value > top - drop(self.d, NEGLIGIBLE):
                 return x, value
         return draws[0], logp(draws[0])
 

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.approximation.batches import BatchSearch, turned
+from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import linear_algebra
-from pymc_kameleon.samplers.surrogate.active.way import NEAR, Way, are_near
+from pymc_kameleon.samplers.surrogate.active.way import Way, are_near
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
 
 MOST_COORDINATES = 14
@@ -162,7 +163,7 @@ class Search(BatchSearch):
         if way.at_once == 1:
             some = self.rng.choice(draws, n - 1, replace=False)
         else:
-            some = way.beginnings(typical - NEAR[0] - NEAR[1] * mean.size)
+            some = way.beginnings(typical - drop(mean.size, NEGLIGIBLE))
             some = some[np.arange(n - 1) % len(some)]
         points = np.concatenate([way.best[None], some])
         depth = TAIL_DEPTH if way.sd < TAILS_KNOWN else -np.inf

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky, lower_of
 from pymc_kameleon.approximation.modes import REACH
 from pymc_kameleon.approximation.records import evenly, some_of_each
@@ -60,8 +61,8 @@ GREW, FELL, WIDER, NARROWER = 0.5, 0.1, 1.7, 0.5
 CURVATURES, HOME_CURVATURES = (0.25, 4.0), (0.02, 10.0)
 """Bounds of the curvatures in u by which L changes at a time; and of those at home."""
 
-SMALL_GAIN, LOST_GAIN = (0.5, 0.25), (1.0, 1.0)
-"""Gain, and times d, with which it is home; and of a batch from which it climbs again."""
+SMALL_GAIN = 0.5, 0.25
+"""Gain, and times d, with which it is home."""
 
 FITTED_RADII, FITTED_CLIMBING, LEAST_FITTED = 2.0, (4.0, 8.0), (6, 3)
 """Of radii of s, the distance of points that are fitted at home; while climbing, of R and at least;
@@ -91,9 +92,8 @@ LEAST_BEGINNINGS = 4
 BURN_IN = draws.N_STEPS // 3
 """Steps of chains before their draws count."""
 
-NEAR, MOST_KNOWN = (10.0, 2.0), 400
-"""How far below the best value, and times d, points that are known tell the first coordinates, and
-chains may begin; and how many points may be known."""
+MOST_KNOWN = 400
+"""How many points may be known of earlier searches."""
 
 MOST_FRAMES, ATYPICAL = 10, 0.05
 """Coordinates that are tried after these, at most. Share of the draws that are lower than values
@@ -106,7 +106,7 @@ least."""
 
 def are_near(f, d):
     """Return which log-densities (n,) are near the best one."""
-    return f >= f.max(initial=-np.inf) - NEAR[0] - NEAR[1] * d
+    return f >= f.max(initial=-np.inf) - drop(d, NEGLIGIBLE)
 
 
 class Known(NamedTuple):
@@ -424,7 +424,7 @@ class Way:
         self.errors += (f - best - mean[chosen])[:n_plain].tolist()
         self._plain += range(n, n + n_plain)
         self._n_batches += 1
-        if self.f.max() > best + LOST_GAIN[0] + LOST_GAIN[1] * d:
+        if self.f.max() > best + drop(d, NEAR):
             self._leave()
         else:
             self._follow_draws(of_s)

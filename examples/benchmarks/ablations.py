@@ -296,7 +296,7 @@ RULES = {
     ),
     "exact coordinates": Rule(
         "regressions and hierarchies are quadratic in most parameters",
-        {f"{STAR}.EXACT": -1.0, f"{STAR}.MOST_NOISE": -1.0},
+        {f"{STAR}.EXACT_LINE": -1.0, f"{STAR}.MOST_NOISE": -1.0},
     ),
     "pattern search": Rule(
         "the numbers of a process follow its points",
@@ -314,7 +314,7 @@ RULES = {
         "four of the search: combined steps, far candidates, what is fitted, doubtful coordinates",
         {f"{STAR}.WHOLE_AND_HALF": (), f"{ACTIVE}.draws.N_TEMPERED": 0}
         | {f"{WAY}.FITTED_RADII": np.inf, f"{WAY}.FITTED_CLIMBING": (np.inf, np.inf)}
-        | {f"{WAY}.WORTH_FOLLOWING": (np.inf, 0.0), f"{WAY}.MOST_CHANGE": (0.0, np.inf)},
+        | {f"{WAY}.WORTH_FOLLOWING": (np.inf, 0.0)},
     ),
     "rules of tails": Rule(
         "four of the fit: heavy tails, large errors, points that are sparse or far",
@@ -322,7 +322,9 @@ RULES = {
         | {f"{SURROGATE}.archive.SPARSE_DISTANCE": np.inf}
         | {f"{SURROGATE}.archive.FITTED_DISTANCE": (np.inf, np.inf)},
     ),
-    "stretches": Rule("s may vary faster along some coordinates", {f"{DENSITY}.MOST_STRETCHED": 0}),
+    "stretches": Rule(
+        "s may vary faster along some coordinates", {f"{DENSITY}.MOST_FOR_SURROGATE": 0}
+    ),
     "rules of the unknown": Rule(
         "three of moves: depths of the lower bound, wide moves, looks into tails",
         {f"{SURROGATE}.inner_chain.DEPTHS": {0: 1}}

@@ -169,6 +169,7 @@ class InitialSearch:
             step.log_density.rule = rule
         self.note("other modes")
         self.note_searches(*looked.searches[:2])
+        step.monitor.left_out, step.monitor.left_out_at = looked.left_out
         return looked.modes, looked.starts
 
     def mode_to_begin_in(self, modes, starts):

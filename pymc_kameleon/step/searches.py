@@ -1,6 +1,9 @@
 """What is said of Searches: how many there were, and where they ended."""
 
+import numpy as np
+
 from pymc_kameleon.step.messages import counted
+from pymc_kameleon.step.warm_start.look import FELT
 
 
 def pool_searches(chains):
@@ -39,10 +42,25 @@ def warn_of_searches(searches, reason=""):
     )
 
 
+def warn_of_faint(faint):
+    """Warn of a Faint mode, where no chain begins, if it is felt."""
+    if not faint.felt > FELT:
+        return ""
+    return (
+        f"a mode with about {100 * faint.mass:.1g} % of the mass was found some {faint.far:.0f} "
+        "standard deviations away, where no chain begins. With it standard deviations may be "
+        f"{np.sqrt(1 + faint.felt):.2g} times as large. If that matters, start a chain there "
+        "(`initvals`), of a sampler that moves between modes, such as pk.CyclicalKAM."
+    )
+
+
 def _in_words(searches):
     n, n_ends = searches.n, searches.n_ends
     if n == 1:
         return "one search for the posterior was made"
     text = f"{n} searches for the posterior, from different starts, ended in "
-    share = f"{100 * searches.share_elsewhere:.0f} % of such starts may end elsewhere"
-    return f"{text}{counted(n_ends, 'place')}; {share}"
+    share = searches.share_elsewhere
+    rest = f"{100 * share:.0f} % of such starts may end elsewhere"
+    if share == 1 and n_ends == 1:
+        rest = "these are too few to tell whether others end elsewhere"
+    return f"{text}{counted(n_ends, 'place')}; {rest}"

@@ -45,10 +45,26 @@ LARGEST_DIP, ON_LINE = 2.0, (0.2, 0.4, 0.6, 0.8)
 """Dip of f between two modes, at least; and where it is looked for, on the line from one to the
 other."""
 
+FELT, MAY_BE_FELT = 0.1, 0.001
+"""Part of the variance from which a mode that is left out is felt: standard deviations are 5 % more
+with it; and from which its shape is learned, before which it counts as being as wide as another."""
+
 SHORTEST_CLIMB, FARTHEST = 3, 200.0
 """Steps of a climb that are to be paid for; and how far from the first mode it may lead, in
 standard deviations, or else twice as far as draws of the prior: in the neck of a funnel it would go
 on for ever."""
+
+
+class Faint(NamedTuple):
+    """A mode of little mass: as a share of the largest, about, and how far from that it is."""
+
+    mass: float = 0.0
+    far: float = 0.0  # in standard deviations
+
+    @property
+    def felt(self):
+        """Its part of the variance."""
+        return self.mass * self.far**2
 
 
 class Looked(NamedTuple):
@@ -57,6 +73,7 @@ class Looked(NamedTuple):
     modes: list  # Modes that have mass
     starts: list  # the WarmStart of each, None of that for `home`
     searches: Searches  # that for `home`, and climbs
+    left_out: tuple  # the Faint mode without mass that is felt most
 
 
 def least_for_look(d):
@@ -116,7 +133,12 @@ class _Look:
         high = self.high
         is_any_low = self.is_any_low or len(high) < len(self.known)
         searches = Searches(self.n, len(high) + is_any_low)
-        return Looked([self.known[k] for k in high], [self.starts[k] for k in high], searches)
+        modes, starts = [self.known[k] for k in high], [self.starts[k] for k in high]
+        best = max(modes, key=lambda mode: mode.mass)
+        low = [mode for k, mode in enumerate(self.known) if k not in high]
+        faint = [_faint(mode.mean, mode.mass - best.mass, best) for mode in low]
+        left_out = max(faint, key=lambda one: one.felt, default=Faint())
+        return Looked(modes, starts, searches, left_out)
 
     def climb(self):
         """Climb from a start, and learn what is there."""
@@ -132,8 +154,11 @@ class _Look:
         if self._is_low(f):
             self._expect_more()
             self.is_any_low = True
-        else:
-            self._learn_shape(x, f, metric)
+            best = max(self.known, key=lambda mode: mode.logp)
+            is_known = any(mode.holds(x) for mode in self.known)
+            if is_known or _faint(x, f - best.logp, best).felt < MAY_BE_FELT:
+                return
+        self._learn_shape(x, f, metric)
 
     def _start(self):
         """Return a start, f there, a metric, and whether a climb would come to what is known.
@@ -208,6 +233,11 @@ class _Look:
             if np.logical_or(dips, low).all():
                 return _shape(search, x, f, metric, self.rng), np.flatnonzero(dips)
         return None, []
+
+
+def _faint(x, log_mass, best):
+    far = np.linalg.norm(np.linalg.solve(best.factor, x - best.mean))
+    return Faint(float(np.exp(log_mass)), float(far))
 
 
 def _dips(search, x, f, mode):

@@ -369,6 +369,7 @@ def test_it_says_where_searches_ended(searches, says):
         ((4, 2, 3, 0), "does not show. 4 searches for the posterior"),
         ((4, 2, 2, 1), "2 places; 50 % of such starts may end elsewhere. 2 of them"),
         ((3, 2, 2, 0), "2 places; 100 % of such starts"),
+        ((2, 1, 1, 1), "1 place; these are too few to tell whether others end elsewhere"),
         ((3, 1, 0, 1), "1 place; 33 % of such starts may end elsewhere. None of them"),
     ],
 )

@@ -12,6 +12,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.samplers.surrogate import initial_search, modes
+from pymc_kameleon.step.searches import warn_of_faint
 from pymc_kameleon.step.warm_start import look
 
 FAR = np.array([9.0, 12.0])
@@ -106,7 +107,7 @@ def test_a_likelihood_that_raises_where_a_look_leads_does_not_end_the_run(monkey
 
     def looked_far_away(logp, *rest):
         assert logp(np.full(2, 1e7)) == -np.inf
-        return look.Looked(rest[:1], [None], Searches(1, 1))
+        return look.Looked(rest[:1], [None], Searches(1, 1), look.Faint())
 
     monkeypatch.setattr("pymc_kameleon.step.initial_search.look_for_modes", looked_far_away)
     step = pk.SurrogateMetropolis(model=black_box(Counting(raises)))
@@ -203,6 +204,24 @@ def test_of_one_mode_nothing_new_is_found(log_density):
 def test_modes_with_next_to_no_mass_are_no_modes():
     found, _ = looked(lambda x: np.logaddexp(np.log(2) - x @ x / 2, -9 - (x - FAR) @ (x - FAR) / 2))
     assert found.modes == [HOME]
+
+
+@pytest.mark.parametrize(("far", "is_felt"), [(40, True), (200, True), (9, False)])
+def test_a_mode_of_little_mass_is_told_where_it_is_felt(far, is_felt):
+    """At a distance of 40 a two-thousandth has half of the variance, and at 9 a twentieth."""
+    place, log_mass = far * np.array([0.6, 0.8]), -np.log(2000)
+
+    def log_density(x):
+        away = x - place
+        return np.log(2) + np.logaddexp(-x @ x / 2, log_mass - away @ away / 2)
+
+    found = [looked(log_density, first=400, most=2000, seed=seed)[0] for seed in range(8)]
+    assert all(one.modes == [HOME] for one in found)
+    told = [warn_of_faint(one.left_out) for one in found]
+    assert (
+        any(f"0.05 % of the mass was found some {far} standard" in one for one in told) == is_felt
+    )
+    assert any(told) == is_felt
 
 
 def test_it_looks_on_until_no_more_ends_are_expected():

@@ -332,8 +332,8 @@ def default_leapfrog(d):
 class LookByGradient(InitialSearch):
     """Chains begin where they are told, with scales from the gradient.
 
-    In ``pk.sample`` they look for other modes before, if evaluations are not limited. Where there
-    are several, they begin in these.
+    In ``pk.sample`` they look for other modes before, if they may begin there and evaluations are
+    not limited.
     """
 
     searches = False
@@ -357,7 +357,7 @@ class LookByGradient(InitialSearch):
         """Move `q` (n,) to another mode if there are several; learn the scales there."""
         step, log_density, monitor = self.step, self.step.log_density, self.step.monitor
         is_limited = monitor.most_on_the_way < NO_LIMIT
-        if self.budget() > 0 and monitor.number >= 0 and not is_limited:
+        if self.budget() > 0 and monitor.spreads and not is_limited:
             super().begin(q, asks)
             monitor.climbing = 0.0  # that way need not end
         else:

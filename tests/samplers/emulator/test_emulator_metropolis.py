@@ -83,7 +83,7 @@ def test_moves_by_hand(step):
         assert stats["emulator_accept"] == pytest.approx(expected, rel=1e-5)
         assert stats["n_logp"] == (alpha is not None) + (k == 0)
         n_moves, x = n_moves + (new is not x), point["x"]
-    assert 20 < n_moves < 80
+    assert 10 < n_moves < 80
 
 
 @pytest.mark.slow

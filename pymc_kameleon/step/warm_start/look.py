@@ -73,7 +73,7 @@ class Looked(NamedTuple):
     modes: list  # Modes that have mass
     starts: list  # the WarmStart of each, None of that for `home`
     searches: Searches  # that for `home`, and climbs
-    left_out: tuple  # the Faint mode without mass that is felt most
+    left_out: Faint  # the one without mass that is felt most
 
 
 def least_for_look(d):

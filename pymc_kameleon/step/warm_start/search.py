@@ -57,7 +57,7 @@ class WarmStart(NamedTuple):
     scales: np.ndarray  # (d,), standard deviation of each coordinate, given the others
     factor: np.ndarray  # (d, d), lower triangular, about that of the posterior's covariance
     exact: np.ndarray  # (d,), coordinates in which logp is exactly quadratic, together
-    climbing: float  # what logp gained in the last 5 d evaluations if there are no more, or is to
+    climbing: float  # what logp gained last if no evaluations are left, or may gain; else 0
     points: np.ndarray  # (n, d), all that was evaluated, in its order
     logps: np.ndarray  # (n,), its log-density, -inf where that is not finite
     rounds: Rounds = ()

@@ -1,4 +1,4 @@
-"""Signs in the draws of a run that there was nothing to learn, or that there is no posterior.
+"""Signs in the draws of a run: nothing to learn, no posterior, or a mode that they lack.
 
 Symbols: x draws (chains, draws, d), prior those of the prior (n, d).
 """
@@ -11,9 +11,13 @@ from arviz_stats.base import array_stats
 from pytensor.compile import Mode
 from scipy.stats import norm
 
+from pymc_kameleon.analysis.unconstrained_draws import NotMapped, on_unconstrained_scale
+from pymc_kameleon.approximation.modes import felt
 from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.starts import N_PRIOR
+from pymc_kameleon.step.groups import LEARNED_GROUP
+from pymc_kameleon.step.learned import COORDINATE, OTHER_MODE
 
 MOST_SECONDS = 1.0
 """How long draws of the prior may take: rejection in Python may take a minute."""
@@ -39,8 +43,17 @@ NO_BOUND = (
 )
 
 
-def doubts(posterior, model):
-    """Return what the draws of a model's variables make doubtful, a list of texts."""
+FELT = 0.1
+"""Part of the variance from which a mode is felt: standard deviations are 5 % more with it."""
+
+
+def doubts(dt, model):
+    """Return what the draws of a run of `pk.sample` make doubtful, a list of texts."""
+    posterior = dt["posterior"].to_dataset()
+    return [*_doubts_of_prior(posterior, model), *_doubts_of_search(dt, posterior, model)]
+
+
+def _doubts_of_prior(posterior, model):
     names = [rv.name for rv in model.free_RVs if rv.name in posterior]
     if len(names) < len(model.free_RVs) or (prior := _prior_of(model)) is None:
         return []
@@ -51,6 +64,43 @@ def doubts(posterior, model):
     said = [NOT_FELT] if has_data and are_like_prior(x, prior) else []
     small = np.flatnonzero(are_rounded(x, prior))[:1]
     return said + [NO_BOUND.format(name=of[k], value=np.median(x[..., k])) for k in small]
+
+
+def _doubts_of_search(dt, posterior, model):
+    """Tell of a mode that was found, and where no draw is: of that which is felt most."""
+    if OTHER_MODE not in (learned := dt[LEARNED_GROUP]):
+        return []
+    try:
+        x, layout, _ = on_unconstrained_scale(posterior, model)
+    except NotMapped:
+        return []
+    x = x.reshape(-1, x.shape[-1])
+    places = learned[OTHER_MODE].sel({COORDINATE: layout.coordinates()}).values
+    masses = learned[f"{OTHER_MODE}_mass"].values
+    ways = [way_to(place, x) for place in places]
+    lacking = [(felt(mass, far), mass, far) for mass, far in zip(masses, ways, strict=True)]
+    grows, mass, far = max(lacking)
+    if not grows > FELT:
+        return []
+    return [
+        f"A mode with about {100 * mass:.1g} % of the mass was found some {far:.0f} standard "
+        "deviations away, where no draw is. With it standard deviations may be "
+        f"{np.sqrt(1 + grows):.2g} times as large. If that matters, start a chain there "
+        "(`initvals`), of a sampler that moves between modes, such as pk.CyclicalKAM."
+    ]
+
+
+def way_to(place, x):
+    """Return how far a place (d,) is from the mean of draws (n, d), along the farthest coordinate.
+
+    In their standard deviations. It is 0 if any draw is nearer to the place than to the mean, or
+    nothing is known of it.
+    """
+    mean, sd = x.mean(axis=0), x.std(axis=0)
+    moves = sd > 0
+    way, x = ((own - mean)[..., moves] / sd[moves] for own in (place, x))
+    is_visited = not np.max(x @ way) < way @ way / 2
+    return 0.0 if is_visited else np.abs(way).max()
 
 
 def _prior_of(model):

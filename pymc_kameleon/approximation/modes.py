@@ -69,6 +69,35 @@ class Mode(NamedTuple):
         return self.holds(x) and logp < self.normal(x[None])[0] + drop(len(x), NEAR)
 
 
+class OtherMode(NamedTuple):
+    """A mode beside the one of most mass."""
+
+    mass: float  # as a share of the largest, about
+    at: np.ndarray  # (d,)
+
+
+def felt(mass, far):
+    """By how much the variance grows with a mode of this share of the mass, so many sds away."""
+    p = mass / (1 + mass)
+    return p * (1 - p) * far**2
+
+
+def felt_beside(best, x, log_mass):
+    """By how much the variance grows with what is at x (d,), relative to that in the best Mode."""
+    far = np.linalg.norm(np.linalg.solve(best.factor, x - best.mean))
+    return felt(np.exp(log_mass - best.mass), far)
+
+
+def most_felt(modes):
+    """Return that OtherMode which is felt most of some Modes; None if there is one alone."""
+    best = max(modes, key=lambda mode: mode.mass)
+    others = [one for one in modes if one is not best]
+    if not others:
+        return None
+    one = max(others, key=lambda one: felt_beside(best, one.mean, one.mass))
+    return OtherMode(float(np.exp(one.mass - best.mass)), one.mean)
+
+
 @jit
 def draw_of_modes(modes, out, scratch, rng):
     """Draw from the mixture."""

@@ -116,7 +116,8 @@ class PosteriorSearch:
 
     The `best` Walker is the one of most mass, at first the only one; `climbing` is the one under
     way, `maxima` are where walkers have come; `n_begun` have begun; `costs` are evaluations of
-    those that have ended, of the ones from the start and from draws of the prior.
+    those that have ended, of the ones from the start and from draws of the prior. `of_prior` (2,)
+    are draws of the prior that were evaluated to see whether s predicts them, and impossible ones.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class PosteriorSearch:
         self.images, self.n_each = images, n_each
         self.spread, self.seen, self.highest = spread_of(prior), [], -np.inf
         self.best, self.climbing, self.maxima = None, None, []
-        self.n_begun, self.costs = 0, []
+        self.n_begun, self.costs, self.of_prior = 0, [], np.zeros(2, int)
         self.may_miss, self.has_looked, self.rounds = False, False, Rounds()
         d = prior.shape[1]
         self.near, self.negligible = drop(d, NEAR), drop(d, NEGLIGIBLE)
@@ -194,7 +195,9 @@ class PosteriorSearch:
         for _ in range(MOST_FAR):
             self._learn()
             highest = self.highest
-            yield from self._evaluated(self.prior[self.rng.choice(len(self.prior), N_FAR)])
+            draws = self.prior[self.rng.choice(len(self.prior), N_FAR)]
+            logp = yield from self._evaluated(draws)
+            self.of_prior += N_FAR, np.count_nonzero(logp == -np.inf)
             self._note("draws of the prior")
             if self.highest > highest:
                 return False

@@ -48,6 +48,7 @@ def _informed(step, state):
     """Return a copy of a step that knows what a chain has learned."""
     copy = step.for_chain()
     copy.parameters, copy.state = state.parameters, state.state
+    copy.other_mode = state.other_mode
     return copy
 
 
@@ -73,6 +74,7 @@ def stacked(steps, states):
         if not all(np.isnan(trail).all() for trail in trails):  # some are on their way
             _stack_leaves(arrays, f"{prefix}trail", trails)
         _stack_leaves(arrays, f"{prefix}rounds", [state.rounds for state in own])
+        _stack_leaves(arrays, f"{prefix}other_mode", [state.other_mode for state in own])
         _stack_leaves(arrays, f"{prefix}data", [state.data.hex() for state in own])
         generators = [json.dumps(s.rng.bit_generator_state, default=as_json) for s in own]
         _stack_leaves(arrays, f"{prefix}rng", generators)
@@ -115,6 +117,7 @@ def _unpack_step(step, arrays, prefix):
         step.trail = np.array(arrays[f"{prefix}trail"]).reshape(-1, *step.trail.shape[1:])
     if step.rounds.size:
         step.rounds = np.array(arrays[f"{prefix}rounds"])
+    step.other_mode = np.array(arrays[f"{prefix}other_mode"])
     step.rng = _generator_from_text(str(arrays[f"{prefix}rng"].item()))
     step.monitor, step.tune = ChainMonitor(**monitor), bool(arrays[f"{prefix}tunes"].item())
 

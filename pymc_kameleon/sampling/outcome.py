@@ -33,7 +33,7 @@ from pymc_kameleon.step.messages import (
     say_each_once,
 )
 from pymc_kameleon.step.problems import closing_problems, heading
-from pymc_kameleon.step.searches import note_searches
+from pymc_kameleon.step.searches import note_impossible, note_searches
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -70,7 +70,7 @@ class Finish:
             }
             if self.checks_convergence:
                 tasks["convergence checks"] = partial(self._check_convergence, tree)
-                tasks["comparison with the prior"] = partial(self._check_draws, tree)
+                tasks["comparison with prior and search"] = partial(self._check_draws, tree)
             for name, task in tasks.items() if tree["posterior"].sizes["draw"] > 0 else ():
                 try:
                     task()
@@ -78,7 +78,7 @@ class Finish:
                     _log.exception(f"The {name} failed; the draws are returned.")
 
     def _check_draws(self, tree):
-        for doubt in doubts(tree["posterior"].to_dataset(), self.model):
+        for doubt in doubts(tree, self.model):
             _log.warning(doubt)
 
     def _check_convergence(self, tree):
@@ -188,6 +188,7 @@ def say_what_tuning_found(ended):
     tuned = [steps for chain, steps in ended if chain.begun < chain.tune <= chain.done]
     steps = [step for steps in tuned for step in steps]
     say_each_once(note_searches(step.searches, type(step).__name__) for step in steps)
+    say_each_once(note_impossible(step.monitor) for step in steps)
     say_each_once(note for step in steps for note in step._notes())
 
 

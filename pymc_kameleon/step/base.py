@@ -78,6 +78,7 @@ class KameleonState(StepMethodState):
     data: bytes
     trail: np.ndarray
     rounds: np.ndarray
+    other_mode: np.ndarray
     guide: Guide
     state: Any
     parameters: Any
@@ -384,6 +385,7 @@ class KameleonStep(ArrayStepShared):
         self.point = None
         self.trail = self.search.no_trail()
         self.rounds = no_rounds(len(self.trail) if self.search.searches else 0)
+        self.other_mode = np.full(1 + self._d, np.nan)
         self.log_density.read_data()
         self.log_density.begin_watch()
         self.data = self.log_density.digest
@@ -443,6 +445,11 @@ class KameleonStep(ArrayStepShared):
         follow = self.search.follows and self.search.has_few_evaluations
         are_all = follow and self.monitor.number >= 0
         return Searches(self.monitor.searches, self.monitor.ends, are_all=are_all)
+
+    def note_other_mode(self, other):
+        """Note that OtherMode of the posterior which is felt most; None if none was found."""
+        if other is not None:
+            self.other_mode[:] = other.mass, *other.at
 
     def _use_warm_start(self, found):
         """Start from what the warm start has found, a WarmStart."""

@@ -169,7 +169,8 @@ class InitialSearch:
             step.log_density.rule = rule
         self.note("other modes")
         self.note_searches(*looked.searches[:2])
-        step.monitor.left_out, step.monitor.left_out_at = looked.left_out
+        step.note_other_mode(looked.other)
+        step.monitor.of_prior, step.monitor.impossible = map(int, looked.of_prior)
         return looked.modes, looked.starts
 
     def mode_to_begin_in(self, modes, starts):

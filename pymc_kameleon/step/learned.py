@@ -17,6 +17,9 @@ from pymc_kameleon.core.factor import is_diagonal
 COORDINATE, BIS = "coordinate", "coordinate_bis"
 """The dimension of coordinates, and its name where a variable has two of them."""
 
+OTHER_MODE = "other_mode"
+"""What begins the names of what is known of a mode that draws may lack."""
+
 UNITS = "the coordinate's"
 """The units of a scale, or a point, of each coordinate."""
 
@@ -45,7 +48,7 @@ def learned_dataset(chains):
     """
     arrays, coords = {}, {}
     for prefix, steps in zip(_prefixes(chains[0]), zip(*chains, strict=True), strict=True):
-        learned = [step._learned() for step in steps]
+        learned = [step._learned() | _other_mode(step) for step in steps]
         for name in dict.fromkeys(name for own in learned for name in own):
             quantities = [own.get(name) for own in learned]
             one = next(filter(None, quantities))
@@ -60,6 +63,18 @@ def learned_dataset(chains):
                 elif dim in one.labels:
                     coords[full] = list(one.labels[dim])
     return xr.Dataset(arrays, coords)
+
+
+def _other_mode(step):
+    """Return what a search knows of that OtherMode than the largest which is felt most, if any."""
+    mass, *at = step.other_mode
+    if np.isnan(mass):
+        return {}
+    where = "Where a mode is, besides the one of most mass: that which averages need most."
+    return {
+        OTHER_MODE: Quantity((COORDINATE,), at, where, UNITS),
+        f"{OTHER_MODE}_mass": Quantity((), mass, "Its mass over the largest, about."),
+    }
 
 
 def _prefixes(steps):

@@ -42,8 +42,8 @@ class ChainMonitor:
     spreads: bool = False  # whether it may begin in another mode than its search has come to
     searches: int = 0  # for the whole posterior, from different starts
     ends: int = 0  # of these searches, see approximation/searches.py
-    left_out: float = 0.0  # mass of a mode where no chain goes, about, as a share of the largest
-    left_out_at: float = 0.0  # how far away it is, in standard deviations
+    of_prior: int = 0  # draws of the prior that were evaluated
+    impossible: int = 0  # of these, where there is no finite log-density
     on_the_way: int = 0  # evaluations before the first transition
     to_tune: int = 0  # evaluations while tuning, after that
     to_draw: int = 0  # evaluations after tuning

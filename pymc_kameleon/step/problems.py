@@ -7,9 +7,8 @@ from pymc_kameleon.model.pymc_internals import Problems, SamplerWarning, Warning
 from pymc_kameleon.model.starts import terms_that_are_not_finite
 from pymc_kameleon.model.watch import AFTER, BEFORE, ODD
 from pymc_kameleon.step.messages import counted, some
-from pymc_kameleon.step.searches import warn_of_faint, warn_of_searches
+from pymc_kameleon.step.searches import warn_of_searches
 from pymc_kameleon.step.warm_start.approach import LATE
-from pymc_kameleon.step.warm_start.look import Faint
 
 STEEP_GAIN = 3
 """Times d: gain of log-density at the end of the warm start from which a chain warns. Of 250 warm
@@ -29,7 +28,6 @@ def closing_problems(step):
     """Return what is wrong with the chain of a step, as far as is known by now: a list of str."""
     problems = [*_start_problems(step), _explain_way(step), _explain_odd(step)]
     problems.append(warn_of_searches(step.searches, step._why_searches_fail))
-    problems.append(warn_of_faint(Faint(step.monitor.left_out, step.monitor.left_out_at)))
     if step.monitor.done >= step.monitor.tune:
         problems += [*_chain_problems(step), explain_noise(step), *step._problems()]
         if step.tuning.n > 0:

@@ -1,9 +1,6 @@
 """What is said of Searches: how many there were, and where they ended."""
 
-import numpy as np
-
 from pymc_kameleon.step.messages import counted
-from pymc_kameleon.step.warm_start.look import FELT
 
 
 def pool_searches(chains):
@@ -27,6 +24,18 @@ def note_searches(searches, sampler):
     return f"{sampler}: {_in_words(searches)}."
 
 
+def note_impossible(monitor):
+    """Say that more than half of the prior is impossible, if so."""
+    n, impossible = monitor.of_prior, monitor.impossible
+    if not impossible > n / 2:
+        return ""
+    return (
+        f"More than half of the prior may be impossible: {impossible} of {n} draws of it had no "
+        "finite log-density. If the likelihood fails there that should not, mend it; a narrower "
+        "prior saves evaluations."
+    )
+
+
 def warn_of_searches(searches, reason=""):
     """Warn if there may be another mode; `reason` is said where the searches may be in vain."""
     if not searches.may_have_missed:
@@ -39,18 +48,6 @@ def warn_of_searches(searches, reason=""):
         f"{reason * searches.fails}{text[0].upper()}{text[1:]}. Compare what the model predicts "
         "with the data. Raise max_evaluations, or tune longer, for more searches; or start where "
         "the data point to (`initvals`)."
-    )
-
-
-def warn_of_faint(faint):
-    """Warn of a Faint mode, where no chain begins, if it is felt."""
-    if not faint.felt > FELT:
-        return ""
-    return (
-        f"a mode with about {100 * faint.mass:.1g} % of the mass was found some {faint.far:.0f} "
-        "standard deviations away, where no chain begins. With it standard deviations may be "
-        f"{np.sqrt(1 + faint.felt):.2g} times as large. If that matters, start a chain there "
-        "(`initvals`), of a sampler that moves between modes, such as pk.CyclicalKAM."
     )
 
 

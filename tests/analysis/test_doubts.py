@@ -7,7 +7,7 @@ import pytest
 from runs import messages
 
 import pymc_kameleon as pk
-from pymc_kameleon.analysis.doubts import are_like_prior, are_rounded
+from pymc_kameleon.analysis.doubts import are_like_prior, are_rounded, way_to
 
 SEEDS, D = 20, 5
 
@@ -98,3 +98,50 @@ def test_where_there_are_no_data_nothing_is_said(caplog):
     with pm.Model() as model:
         pm.Normal("x")
     assert not said_of(model, caplog)
+
+
+# ---- a mode that draws lack ---------------------------------------------------------------------
+
+
+def test_a_place_is_lacking_until_a_draw_is_nearer_to_it():
+    x = np.random.default_rng(1).standard_normal((4000, 2)) * [1.0, 3.0]
+    place = np.array([8.0, 9.0])
+    assert abs(way_to(place, x) - 8) < 0.5
+    visited = np.vstack([x, place - 1.0])
+    assert way_to(place, visited) == 0
+    assert way_to(x[0], x) == 0
+    assert way_to(np.full(2, np.nan), x) == 0
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_a_coordinate_that_never_moves_does_not_count(scale):
+    x = scale * np.random.default_rng(1).standard_normal((4000, 2)) * [1.0, 0.0]
+    assert abs(way_to(scale * np.array([9.0, 5.0]), x) - 9) < 0.5
+
+
+def with_a_faint_mode(far, mass):
+    """Return a model of two normals, of which the other has this share of the mass, about."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 100, shape=2)
+        away = x - far * np.array([0.6, 0.8])
+        modes = -x @ x / 2, np.log(mass) - away @ away / 2
+        pm.Potential("modes", pm.math.logaddexp(*modes))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("sampler", "far", "mass", "is_told"),
+    [
+        (pk.GAM, 40, 5e-4, True),  # no chain begins there
+        (pk.GAM, 9, 5e-4, False),  # it is not felt
+        (pk.CyclicalKAM, 20, 1e-2, False),  # chains go there
+    ],
+)
+def test_a_mode_that_was_found_and_where_no_draw_is_is_told(sampler, far, mass, is_told, caplog):
+    with with_a_faint_mode(far, mass):
+        dt = pk.sample(1000, tune=1000, step=sampler(), random_seed=1, progressbar=False)
+    if sampler is pk.CyclicalKAM:
+        assert (dt["posterior"]["x"].values @ [0.6, 0.8] > far / 2).any()
+    said = [text for text in messages(caplog) if "where no draw is" in text]
+    assert len(said) == is_told
+    assert all("about 0.05 % of the mass" in text for text in said)

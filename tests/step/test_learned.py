@@ -84,7 +84,7 @@ class Fake:
     name = "fake"
 
     def __init__(self, points):
-        self.layout, self.points = self, points
+        self.layout, self.points, self.other_mode = self, points, np.full(3, np.nan)
 
     def coordinates(self):
         return ["x", "y"]

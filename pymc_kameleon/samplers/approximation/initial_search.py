@@ -11,7 +11,7 @@ from pymc_kameleon.approximation.batches import BatchSearch, turned
 from pymc_kameleon.approximation.chain import FIRST_LENGTHS, Chain, mode_at
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import linear_algebra
-from pymc_kameleon.approximation.modes import mix
+from pymc_kameleon.approximation.modes import Mode, mix, most_felt
 from pymc_kameleon.approximation.search import MOST_AT_ONCE, PosteriorSearch, spread_of
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation import learning
@@ -116,6 +116,8 @@ class SearchOfChain(BatchSearch):
                 self._draws = self._settled(n)
         copy_arrays(own.parameters, step.parameters, ("s",))
         copy_arrays(own.tuning, step.tuning, OF_SEARCH)
+        step.other_mode[:] = own.other_mode
+        step.monitor.of_prior, step.monitor.impossible = map(int, self.search.of_prior)
         return self._draws
 
     def _settled(self, n):
@@ -135,6 +137,11 @@ class SearchOfChain(BatchSearch):
         shares = np.exp([place.mass - places[0].mass for place in places])
         mix(own.parameters.s.modes, [place.mode for place in places], shares / shares.sum())
         draws = learning.learn_s([own], self.rng, FIRST_LENGTHS, 0, maxima)
+        if arrived:
+            home = Mode(best.z, own.parameters.s.factor.copy(), 0.0)
+            found = [place.mode for place in places] if len(places) > 1 else [home]
+            images = search.images.modes(self._density, found[0], draws) if search.images else []
+            own.note_other_mode(most_felt([*found, *images]))
         return np.concatenate([own.state.x[None], self.rng.choice(draws, n - 1)])
 
 

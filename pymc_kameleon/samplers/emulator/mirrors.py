@@ -13,8 +13,10 @@ Symbols: G a map; as in approximation/search.py.
 from itertools import combinations
 
 import numpy as np
+from scipy.special import logsumexp
 
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
+from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.symmetries import likely_symmetries
 
@@ -108,3 +110,17 @@ class Images:
         mirrors = self._step.parameters.s.mirrors
         maps = mirrors.maps[: mirrors.n_same[0]]
         return [g @ z for g in learning.group_of(maps, len(mirrors.maps))]
+
+    def modes(self, density, home, draws):
+        """Return the Modes that mirror a Mode, with the masses that s has there.
+
+        The mass of an image over that of the mode is the mean of s at the images of `draws` there
+        over s at these.
+        """
+        mirrors = self._step.parameters.s.mirrors
+        own = draws[(density.nearest_image(draws) == draws).all(axis=1)]
+        found, (log_s, _) = [], density.values(own)
+        for g in mirrors.maps[: mirrors.n_products[0]] if len(own) else ():
+            log_ratio = logsumexp(density.values(own @ g.T)[0] - log_s) - np.log(len(own))
+            found.append(Mode(g @ home.mean, home.factor, home.logp + log_ratio))
+        return found

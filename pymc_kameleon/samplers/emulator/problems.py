@@ -37,7 +37,7 @@ def explain_mirrors(mirrors, names):
         return ""
     return (
         f"EmulatorMetropolis: modes of the posterior mirror one another, as {some(changes)}. "
-        "Chains go to all of them. If one is enough, let the prior say which: order the "
+        "Chains may go to all of them. If one is enough, let the prior say which: order the "
         "parameters (`pm.distributions.transforms.ordered`), or give them a sign."
     )
 

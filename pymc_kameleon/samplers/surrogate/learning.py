@@ -35,7 +35,7 @@ SHARED_PARAMETERS = (
 )
 """Parameters that chains share."""
 
-LEARNED_TUNING = "hyper", "n_chosen", "depth", "news", "unvisited"
+LEARNED_TUNING = "hyper", "n_chosen", "depth", "news"
 """Fields of their tuning that they share."""
 
 WARM_START = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
@@ -131,8 +131,6 @@ def learn_from(chains, rng):
         least[REFERENCE] = LEAST_OF_MODES
     if not is_last:
         least[WIDE] = LEAST_IN_TUNING
-    if is_last:
-        tuning.unvisited[0] = modes.unvisited(tuning.found, shares_of_modes)
     is_tried = worth[:, 1].any()
     parameters.shares[:] = shares_of(mean_worth(worth), least) if is_tried else FIRST_SHARES
     looks_at_draws = seen.n > FEW and not is_last

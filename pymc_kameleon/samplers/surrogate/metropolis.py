@@ -57,7 +57,6 @@ Tuning = extended(
     known=floats("known", "d + 1"),  # the same of earlier runs
     known_exact=bools("d"),  # coordinates in which log π is exactly quadratic, as these tell
     found=Found,
-    unvisited=floats(1),  # share of the mass in modes that no chain has come to, about
 )
 
 Work = extended("Work", moves.Work, w=floats("d"), distances=floats("m"))
@@ -342,7 +341,6 @@ class SurrogateMetropolis(ApproximationStep):
         return [
             problems.explain_lost(tuning.lost[0]),
             problems.explain_worth(tuning.worth, d, model, self.parameters.modes.n_modes[0] > 1),
-            problems.explain_unvisited(tuning.unvisited[0]),
             problems.explain_news(tuning.news[0], d, model),
         ]
 

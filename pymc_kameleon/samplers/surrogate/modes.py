@@ -23,10 +23,6 @@ WORTH_OF_FOUND = 2
 STATES_PER_DRAW = 0.25
 """Independent states that a state of tuning counts for."""
 
-UNVISITED, MATTERS = 0.002, 0.01
-"""Share of the states below which a mode is not visited; and of the mass above which that is told,
-as it was thought to be before."""
-
 
 class Found(NamedTuple):
     """What was found before the first draw, by a chain, and then by all of them."""
@@ -95,16 +91,6 @@ def learn_modes(chains):
         copy_arrays(modes, chain.parameters.modes, Modes._fields)
         copy_arrays(first.tuning.found, chain.tuning.found, Found._fields)
     return [shares[j] for j in order] if len(order) > 1 else []
-
-
-def unvisited(found, shares):
-    """Return the share of the mass that is in modes which chains have not visited, about."""
-    if not shares:
-        return 0.0
-    masses = found.found_masses[: len(shares)]
-    masses = np.exp(masses - masses.max())
-    missing = np.sum(masses[np.array(shares) < UNVISITED]) / masses.sum()
-    return missing if missing > MATTERS else 0.0
 
 
 def _nearest(points, modes, found):

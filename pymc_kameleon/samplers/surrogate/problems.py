@@ -82,16 +82,6 @@ def explain_worth(worth, d, model, has_modes=False):
     )
 
 
-def explain_unvisited(share):
-    """Warn if modes were found that no chain has come to."""
-    if share == 0:
-        return ""
-    return (
-        f"a mode was found that no chain came to while tuning. By a rough count it has {share:.0%} "
-        "of the posterior, so that the draws may lack a mode: tune longer, or use pk.CyclicalKAM."
-    )
-
-
 def explain_news(news, d, model):
     """Warn if the last part of tuning found much that the surrogate did not know."""
     if news < NEWS:

@@ -19,7 +19,13 @@ from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import lower_of
-from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
+from pymc_kameleon.approximation.modes import (
+    NEGLIGIBLE_MASS,
+    Mode,
+    OtherMode,
+    felt_beside,
+    most_felt,
+)
 from pymc_kameleon.approximation.search import spread_of
 from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
@@ -45,26 +51,14 @@ LARGEST_DIP, ON_LINE = 2.0, (0.2, 0.4, 0.6, 0.8)
 """Dip of f between two modes, at least; and where it is looked for, on the line from one to the
 other."""
 
-FELT, MAY_BE_FELT = 0.1, 0.001
-"""Part of the variance from which a mode that is left out is felt: standard deviations are 5 % more
-with it; and from which its shape is learned, before which it counts as being as wide as another."""
+MAY_BE_FELT = 0.001
+"""Part of the variance from which the shape of a low mode is learned, before which it counts as
+being as wide as another."""
 
 SHORTEST_CLIMB, FARTHEST = 3, 200.0
 """Steps of a climb that are to be paid for; and how far from the first mode it may lead, in
 standard deviations, or else twice as far as draws of the prior: in the neck of a funnel it would go
 on for ever."""
-
-
-class Faint(NamedTuple):
-    """A mode of little mass: as a share of the largest, about, and how far from that it is."""
-
-    mass: float = 0.0
-    far: float = 0.0  # in standard deviations
-
-    @property
-    def felt(self):
-        """Its part of the variance."""
-        return self.mass * self.far**2
 
 
 class Looked(NamedTuple):
@@ -73,7 +67,8 @@ class Looked(NamedTuple):
     modes: list  # Modes that have mass
     starts: list  # the WarmStart of each, None of that for `home`
     searches: Searches  # that for `home`, and climbs
-    left_out: Faint  # the one without mass that is felt most
+    other: OtherMode | None  # the one that is felt most, of those without mass, too
+    of_prior: np.ndarray  # (2,), draws of the prior that were evaluated, and that are impossible
 
 
 def least_for_look(d):
@@ -109,7 +104,7 @@ class _Look:
         self.home, self.known, self.starts = home, [home], [None]
         self.n, self.is_any_low, self.has_more = 1, False, False
         self.farthest = FARTHEST * np.linalg.norm(home.factor, axis=1)
-        self.unseen = []
+        self.unseen, self.of_prior = [], np.zeros(2, int)
         if prior is not None:
             self.unseen, self.spread = list(rng.permutation(prior)), spread_of(prior)
             away = np.abs(prior - home.mean).max(axis=0)
@@ -134,11 +129,7 @@ class _Look:
         is_any_low = self.is_any_low or len(high) < len(self.known)
         searches = Searches(self.n, len(high) + is_any_low)
         modes, starts = [self.known[k] for k in high], [self.starts[k] for k in high]
-        best = max(modes, key=lambda mode: mode.mass)
-        low = [mode for k, mode in enumerate(self.known) if k not in high]
-        faint = [_faint(mode.mean, mode.mass - best.mass, best) for mode in low]
-        left_out = max(faint, key=lambda one: one.felt, default=Faint())
-        return Looked(modes, starts, searches, left_out)
+        return Looked(modes, starts, searches, most_felt(self.known), self.of_prior)
 
     def climb(self):
         """Climb from a start, and learn what is there."""
@@ -156,7 +147,7 @@ class _Look:
             self.is_any_low = True
             best = max(self.known, key=lambda mode: mode.logp)
             is_known = any(mode.holds(x) for mode in self.known)
-            if is_known or _faint(x, f - best.logp, best).felt < MAY_BE_FELT:
+            if is_known or felt_beside(best, x, best.mass + f - best.logp) < MAY_BE_FELT:
                 return
         self._learn_shape(x, f, metric)
 
@@ -169,13 +160,15 @@ class _Look:
         rng, known = self.rng, self.known
         home, scale = known[rng.integers(len(known))], np.exp(rng.uniform(*np.log(SCALES)))
         metric = home.factor if rng.random() < 0.5 else np.diag(np.linalg.norm(home.factor, axis=1))
-        if len(self.unseen) < N_STARTS or rng.random() < 0.5:
+        is_wide = len(self.unseen) < N_STARTS or rng.random() < 0.5
+        if is_wide:
             metric = scale * metric
             points = home.mean + rng.standard_normal((N_STARTS, home.mean.size)) @ metric.T
         else:
             metric = np.diag(self.spread)
             points = np.array([self.unseen.pop() for _ in range(N_STARTS)])
         f, top = self.search.evaluate_all(points), max(mode.logp for mode in known)
+        self.of_prior += (not is_wide) * np.array([len(f), np.count_nonzero(~np.isfinite(f))])
         fallen = (top - f) / (top - np.max([mode.normal(points) for mode in known], axis=0))
         k = np.argmin(fallen)
         as_known = (fallen > AS_KNOWN[0]) & (fallen < AS_KNOWN[1])
@@ -233,11 +226,6 @@ class _Look:
             if np.logical_or(dips, low).all():
                 return _shape(search, x, f, metric, self.rng), np.flatnonzero(dips)
         return None, []
-
-
-def _faint(x, log_mass, best):
-    far = np.linalg.norm(np.linalg.solve(best.factor, x - best.mean))
-    return Faint(float(np.exp(log_mass)), float(far))
 
 
 def _dips(search, x, f, mode):

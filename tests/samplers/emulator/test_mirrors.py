@@ -136,6 +136,25 @@ def test_signs_change_and_all_products_are_modes(monkeypatch):
     assert n_same == 3
 
 
+def squares(x):
+    return x**2
+
+
+def test_masses_of_images_are_those_of_the_posterior():
+    """The prior tells them apart: N(1, 1) at ±2 with a likelihood that is narrow there."""
+    with pm.Model() as model:
+        pm.Normal("y", simulator(squares)(pm.Normal("x", 1, 1, shape=1)), 0.4, observed=[4.0])
+    with model:
+        dt = sample(pk.EmulatorMetropolis(), tune=60, draws=60)
+    grid = np.linspace(-4, 4, 4001)
+    density = stats.norm.pdf(grid, 1) * stats.norm.pdf(4, grid**2, 0.4)
+    exact = density[grid < 0].sum() / density[grid > 0].sum()
+    mass = dt["learned"]["other_mode_mass"].values
+    place = dt["learned"]["other_mode"].values
+    assert abs(mass[0] / exact - 1) < 0.1
+    assert abs(place[0, 0] + 2) < 0.1
+
+
 def test_maps_that_make_too_many_modes_are_left_out():
     """Six signs have 64, of which 32 have room; what is kept is a group."""
     signs = [np.diag(np.where(np.arange(6) == k, -1.0, 1.0)) for k in range(6)]

@@ -90,14 +90,14 @@ def look_for_modes(logp, home, first, most, rng, prior=None):
     It takes the `first` evaluations, and `most` as long as more ends are expected. Of `prior` draws
     (n, d), about every second start is the next ones.
     """
-    look = _Look(logp, home, first, most, rng, prior)
-    with suppress(BudgetSpent), threadpool_limits(1), np.errstate(all="ignore"):
-        while look.goes_on:
-            look.climb()
+    look = Look(logp, home, first, most, rng, prior)
+    look.go()
     return look.seen
 
 
-class _Look:
+class Look:
+    """A look under way."""
+
     def __init__(self, logp, home, first, most, rng, prior):
         self.logp, self.rng, self.later = logp, rng, most - first
         self.search = Search(logp, home.mean, first - 1)
@@ -109,6 +109,12 @@ class _Look:
             self.unseen, self.spread = list(rng.permutation(prior)), spread_of(prior)
             away = np.abs(prior - home.mean).max(axis=0)
             self.farthest = np.maximum(self.farthest, 2 * away)
+
+    def go(self):
+        """Climb as often as it pays, and evaluations allow."""
+        with suppress(BudgetSpent), threadpool_limits(1), np.errstate(all="ignore"):
+            while self.goes_on:
+                self.climb()
 
     @property
     def goes_on(self):
@@ -133,7 +139,7 @@ class _Look:
 
     def climb(self):
         """Climb from a start, and learn what is there."""
-        x, f, metric, is_as_known = self._start()
+        x, f, metric, is_as_known = self.start()
         if not is_as_known:
             top = self._climb(x, f, metric)
             if not top:
@@ -151,7 +157,7 @@ class _Look:
                 return
         self._learn_shape(x, f, metric)
 
-    def _start(self):
+    def start(self):
         """Return a start, f there, a metric, and whether a climb would come to what is known.
 
         It is the point where f has fallen least, compared with normals about the known modes. Where

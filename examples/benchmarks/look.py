@@ -20,9 +20,9 @@ import numpy as np
 from benchmark import main, table
 from scipy.optimize import minimize
 
-from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
+from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.modes import Mode
-from pymc_kameleon.step.warm_start.look import LARGEST_DIP, Look, evaluations_of_look
+from pymc_kameleon.step.warm_start.look import Look, evaluations_of_look
 
 CASES = [
     # d, modes, distance over the mean standard deviation in its direction, scales, ν of t's
@@ -146,7 +146,7 @@ def is_apart(x, known, log_density):
     """Whether the log-density falls on the line from x (d,) to each known Mode."""
     for mode in known:
         on_line = [log_density(x + t * (mode.mean - x)) for t in np.linspace(0, 1, 21)]
-        if min(on_line) > min(on_line[0], on_line[-1]) - LARGEST_DIP:
+        if min(on_line) > min(on_line[0], on_line[-1]) - drop(1, NEAR):
             return False
     return True
 

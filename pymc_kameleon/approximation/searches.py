@@ -11,6 +11,10 @@ from typing import NamedTuple
 ENOUGH_CAME = 3
 """Searches that came to the best place, and so end a doubt."""
 
+SHARES = 0.1, 0.5
+"""Shares of all evaluations that searches from other starts may take: at first, and as long as more
+ends are expected."""
+
 MOST_ELSEWHERE = 0.1
 """Share of the starts that may end elsewhere from which a warning says so: if some have, or if no
 other chain has made searches of its own, which R-hat would show."""

@@ -245,7 +245,7 @@ class InitialSearch:
 
     def most_of_search(self):
         """Return the same but for the draw at its end."""
-        return self.usual_budget() + MOST_LOOKED[1] * self.may_look
+        return self.usual_budget() + MOST_LOOKED * self.may_look
 
     @property
     def budget_of_look(self):

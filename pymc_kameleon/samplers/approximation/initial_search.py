@@ -13,6 +13,7 @@ from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.approximation.modes import Mode, mix, most_felt
 from pymc_kameleon.approximation.search import MOST_AT_ONCE, PosteriorSearch, spread_of
+from pymc_kameleon.approximation.searches import SHARES
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation import learning
 from pymc_kameleon.samplers.approximation.fit import Nothing
@@ -23,9 +24,6 @@ from pymc_kameleon.step.warm_start.approach import NEAR_TRIES, WARM_START_BUDGET
 
 N_GUIDED = 32
 """Draws of s that other chains may begin at, or the best point and draws."""
-
-SHARE_APART = 0.1
-"""Share of all evaluations that climbs from draws of the prior are worth; half, where in doubt."""
 
 MOST_CLIMBS = 8
 """Times what a climb may evaluate: all climbs together, at most."""
@@ -179,7 +177,7 @@ class SearchByApproximation(InitialSearch):
         monitor = self.step.monitor
         own = (monitor.tune + monitor.draws) * self.step.steps_per_draw
         n = monitor.looks_for if monitor.looks_for > 0 else own
-        return SHARE_APART * n, min(n, self.limit()) / 2
+        return SHARES[0] * n, SHARES[1] * min(n, self.limit())
 
     def usual_budget(self):
         """Return the evaluations of the search without s, where they are not limited."""

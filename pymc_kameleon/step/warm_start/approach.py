@@ -16,6 +16,7 @@ from contextlib import suppress
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.approximation.drops import NEAR, drop
 from pymc_kameleon.approximation.linalg import lower_of
 from pymc_kameleon.step.warm_start.climb import climb
 from pymc_kameleon.step.warm_start.lines import parabola, sweep
@@ -53,9 +54,9 @@ LOSS, NEAR_TOP = 0.2, 0.15
 """Times d: log mass that a climb may lose; and the gain that may be left where it is clear to which
 top it leads."""
 
-LARGEST_DIP, LINE_RATIO, NEAR_ENOUGH = 1.0, 1.5, 1.0
-"""Dip of f on the line between two places that count as one, at most; the ratio of distances of
-points there; and the distance in u within which none is looked at."""
+LINE_RATIO, NEAR_ENOUGH = 1.5, 1.0
+"""Ratio of distances of points on the line between two places, where a dip of f is looked for; and
+the distance in u within which none is looked at."""
 
 NEAR_TRIES, LEAST_TRIES, SHORT_WAY = 10, 4, 50
 """Tries of a draw near the middle of a WarmStart, at most; fewer where evaluations are limited, and
@@ -118,7 +119,7 @@ def _follows_guide(search, rng, guide):
     search.note("follow")
     f = np.array(f)
     before, after = np.maximum.accumulate(f), np.maximum.accumulate(f[::-1])[::-1]
-    if np.max(np.minimum(before, after) - f) > LARGEST_DIP or f[-1] < f.max() - way.size:
+    if np.max(np.minimum(before, after) - f) > drop(1, NEAR) or f[-1] < f.max() - way.size:
         search.return_to(own)
         return False
     search.go_to(guide, f[-1])

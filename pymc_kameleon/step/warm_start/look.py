@@ -27,18 +27,14 @@ from pymc_kameleon.approximation.modes import (
     most_felt,
 )
 from pymc_kameleon.approximation.search import spread_of
-from pymc_kameleon.approximation.searches import Searches
+from pymc_kameleon.approximation.searches import SHARES, Searches
 from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
 from pymc_kameleon.step.warm_start.climb import climb
 from pymc_kameleon.step.warm_start.quadratics import fit_shape
 from pymc_kameleon.step.warm_start.search import BudgetSpent, Search, WarmStart
 
-LOOK_SHARES, MOST_LOOKED = (0.1, 0.5), (800, 4000)
-"""Shares of the evaluations by which a chain looks, of its own or of all that follow it, at first,
-and as long as more ends are expected; and evaluations of a look, at most."""
-
-SHAPE_BUDGET = 40
-"""Times d: evaluations, at most, by which the shape of a new mode is learned."""
+MOST_LOOKED = 4000
+"""Evaluations of a look, at most; at first the same part of it as of a run."""
 
 SCALES = 3.0, 50.0
 """How far away starts are, in standard deviations of the known mode, log-uniformly."""
@@ -47,9 +43,8 @@ N_STARTS, AS_KNOWN = 6, (0.95, 1.3)
 """Starts of which one is climbed from; and by how much f falls, compared with normals, if what is
 known is nearly normal, and all."""
 
-LARGEST_DIP, ON_LINE = 2.0, (0.2, 0.4, 0.6, 0.8)
-"""Dip of f between two modes, at least; and where it is looked for, on the line from one to the
-other."""
+ON_LINE = 4
+"""Points on the line from one mode to another, where a dip of f is looked for."""
 
 MAY_BE_FELT = 0.001
 """Part of the variance from which the shape of a low mode is learned, before which it counts as
@@ -73,15 +68,15 @@ class Looked(NamedTuple):
 
 def least_for_look(d):
     """Return how many evaluations a chain makes if it looks: at first they pay for a climb."""
-    return math.ceil((N_STARTS + SHORTEST_CLIMB * (d + 2)) / LOOK_SHARES[0])
+    return math.ceil((N_STARTS + SHORTEST_CLIMB * (d + 2)) / SHARES[0])
 
 
 def evaluations_of_look(n, d):
     """Return the evaluations of a look of a chain that makes n: at first, and at most."""
     if n < least_for_look(d):
         return 0, 0
-    pairs = zip(LOOK_SHARES, MOST_LOOKED, strict=True)
-    return tuple(min(int(share * n), most) for share, most in pairs)
+    most = [MOST_LOOKED * share / SHARES[1] for share in SHARES]
+    return tuple(int(min(share * n, own)) for share, own in zip(SHARES, most, strict=True))
 
 
 def look_for_modes(logp, home, first, most, rng, prior=None):
@@ -207,7 +202,7 @@ class Look:
 
     def _learn_shape(self, x, f, metric):
         left = self.search.left + self.later * (not self.has_more)
-        own = Search(self.logp, x, min(SHAPE_BUDGET * x.size, left) - 1)
+        own = Search(self.logp, x, min(WARM_START_BUDGET * x.size, left) - 1)
         mode, apart = self._mode_at(own, x, f, metric)
         self.search.left = max(self.search.left - len(own.logps), 0)
         if mode and not any(self.known[k].is_same(mode) for k in apart):
@@ -236,8 +231,9 @@ class Look:
 
 def _dips(search, x, f, mode):
     """Whether f dips on the line from a top to a mode."""
-    between = [search.evaluate(x + t * (mode.mean - x)) for t in ON_LINE]
-    return min(between) < min(f, mode.logp) - LARGEST_DIP
+    shares = np.linspace(0, 1, ON_LINE + 2)[1:-1]
+    between = [search.evaluate(x + t * (mode.mean - x)) for t in shares]
+    return min(between) < min(f, mode.logp) - drop(1, NEAR)
 
 
 def _shape(search, x, f, metric, rng):

@@ -7,15 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-LEAST_BATCHES, MOST_BATCHES, MOVES_PER_BATCH = 2, 10, 2
-"""Batches of each chain; moves of a batch, on average, in the chain with the fewest."""
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS
+
+LEAST_BATCHES, MOST_BATCHES = 2, 10
+"""Batches of each chain. In the one with the fewest moves a batch has two, too, on average."""
 
 RANGE_FACTOR = 1.3
 """What is outside the range of f over the draws, times this, is beyond all that is known."""
 
-LEAST_DRAWS = 100
+LEAST_DRAWS = LEAST_ESS
 """Draws, at least, from which tails or an evidence are learned; of each chain, from which the
-coefficients of controls are, and R-hat and ESS are looked at."""
+coefficients of controls are, and R-hat and ESS are looked at. Fewer are not worth as many."""
 
 ROUNDING = 1e-12
 """What rounding makes of values that are equal, at most, as a share of their mean."""
@@ -66,7 +68,7 @@ def coefficients(a, x, common):
 
 def batches_of(f, moves):
     """Return Batches of functions f (chains, draws, q), as many as there are moves for."""
-    n_batches = np.bincount(moves.row).min() // MOVES_PER_BATCH
+    n_batches = np.bincount(moves.row).min() // LEAST_BATCHES
     n_batches = min(max(n_batches, LEAST_BATCHES), MOST_BATCHES, f.shape[1])
     batches = np.arange(f.shape[1]) * n_batches // f.shape[1]
     a, of_moves = batch_means(f, batches), batches[moves.draw]

@@ -12,6 +12,7 @@ where the emulator is often wrong and moves are rare and rejected; else it is g:
 import numpy as np
 
 from pymc_kameleon.analysis.batches import (
+    LEAST_BATCHES,
     NUMBERS_PER_PART,
     batches_of,
     coefficients,
@@ -27,8 +28,7 @@ from pymc_kameleon.step.groups import EMULATOR_MOVES
 FAR = 1.75
 """A stop is far off if a coordinate is outside the range where moves have begun, times this."""
 
-
-LEAST_MOVES = 2
+LEAST_MOVES = LEAST_BATCHES
 """Moves of each chain, at least. With two of 128 stops each, averages were worth 1.0 to 2.7 times
 the draws (200 runs of four chains, three emulators). Errors of means hold: rms z is 0.9 to 1.4."""
 

@@ -14,26 +14,21 @@ from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
 from pymc_kameleon.approximation.records import MANY_DRAWS
-from pymc_kameleon.core.moments import shrunk_covariance
+from pymc_kameleon.core.moments import JITTER, shrunk_covariance
 from pymc_kameleon.samplers.kameleon.learn_modes import near_groups
-
-MOST_COORDINATES = 60
-"""Coordinates that modes are found from, at most."""
 
 MOST_COMPARED = 1000
 """Points that the others are compared with, and that principal components are computed of."""
 
 GROUP_SIZE, LEAST_GROUP = 60, 15
-"""Points of a group on average, and at least, to be told from others."""
+"""Points of a group on average, and at least, to be told from others. In more coordinates than it
+has points a group would have no shape."""
 
 LOCAL_SHARE = 0.1
 """Share of the draws, the densest, that gives a coordinate its scale."""
 
 TAIL_START = 3
 """Where tails begin: interquartile ranges, or standard deviations of the peaks, from the median."""
-
-RIDGE = 1e-10
-"""Variance that each coordinate has at least, in units of its scale."""
 
 SAME_GROUP_DENSITY = 0.3
 """Density between two groups, relative to theirs, from which on they are one."""
@@ -119,7 +114,7 @@ def independent_share(values, chains):
 
 def regular_covariance(points):
     """Return the covariance of points, also of such that are equal in a coordinate."""
-    return shrunk_covariance(points) + RIDGE * np.eye(points.shape[1])
+    return shrunk_covariance(points) + JITTER * np.eye(points.shape[1])
 
 
 def relative_density(left, right, n, shares=(1, 1), more=0):
@@ -183,11 +178,11 @@ def in_local_scale(points):
     scale = local_scale(points)
     tail = TAIL_START * np.maximum(scale, high - low)
     scaled = tail / scale * np.arcsinh((points - middle) / tail)
-    if scaled.shape[1] <= MOST_COORDINATES:
+    if scaled.shape[1] <= GROUP_SIZE:
         return scaled
     some = scaled[:: 1 + len(scaled) // MOST_COMPARED]
     directions = np.linalg.svd(some - some.mean(axis=0), full_matrices=False)[2]
-    return scaled @ directions[:MOST_COORDINATES].T
+    return scaled @ directions[:GROUP_SIZE].T
 
 
 def thinned(draws):

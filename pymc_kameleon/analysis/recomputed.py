@@ -14,11 +14,12 @@ from scipy.special import expit
 from pymc_kameleon.model.black_boxes import dependent_on_black_boxes
 from pymc_kameleon.model.functions import ModelOutputs
 from pymc_kameleon.model.layout import Layout, fits, split_name
+from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.result.origin import model_of
 
-OF_SPREAD, OF_SIZE, ROUNDINGS = 1e-6, 1e-10, 2
-"""By how much a variable may differ from its draws: in units of their standard deviation, and of
-itself, or, of draws in another precision than double, of their roundings."""
+OF_SIZE, ROUNDINGS = 1e-10, 2
+"""By how much a variable may differ from its draws besides REPEATABLE standard deviations: in units
+of itself, or, of draws in another precision than double, of their roundings."""
 
 CHANGED = (
     "the draws are not what the model computes now; they, their labels, the model or its data may "
@@ -122,7 +123,7 @@ def agree(draws, values):
     if draws.dtype != np.float64:
         relative = ROUNDINGS * np.finfo(draws.dtype).eps if draws.dtype.kind == "f" else 0.0
     with np.errstate(invalid="ignore"):
-        tolerance = OF_SPREAD * np.nan_to_num(flat.std(axis=0)) * (draws.dtype.kind == "f")
+        tolerance = REPEATABLE * np.nan_to_num(flat.std(axis=0)) * (draws.dtype.kind == "f")
         tolerance = tolerance + relative * np.abs(flat)
     return np.any([_are_close(flat, own, tolerance) for own in values], axis=0).all()
 

@@ -15,7 +15,8 @@ from pymc_kameleon.core import numba_calls
 from pymc_kameleon.core.jit import jit, part_options
 from pymc_kameleon.core.linalg import copy
 
-LOGP_SIGNATURE = float64(float64[::1], float64[::1], int64[::1], float64[::1])
+VECTOR = float64[::1]
+LOGP_SIGNATURE = float64(VECTOR, VECTOR, int64[::1], VECTOR)
 """Log-density of (all value variables raveled, all data raveled, shapes of the data, gradient). The
 gradient by the step's own variables is written into the last one, unless that is empty."""
 

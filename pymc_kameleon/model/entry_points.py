@@ -16,11 +16,9 @@ from numba import config
 
 from pymc_kameleon.core import compiler, linalg, numba_calls
 from pymc_kameleon.core.jit import entry_jit
-from pymc_kameleon.core.target import LOGP_SIGNATURE
+from pymc_kameleon.core.target import LOGP_SIGNATURE, VECTOR
 from pymc_kameleon.model.gathering import in_turn
 from pymc_kameleon.model.python_calls import CheckedOp, WrongReturn
-
-VECTOR = LOGP_SIGNATURE.args[3]  # the type of the last argument
 
 OTHER_OUTPUTS = (
     "A black box returned outputs of another length than at the model's initial point. Let it "

@@ -16,6 +16,9 @@ from pymc_kameleon.result.opening import opened
 from pymc_kameleon.step.groups import LEARNED_GROUP
 from pymc_kameleon.step.learned import BIS, COORDINATE
 
+N_POINTS = 50
+"""Places along an axis of which a curve is made: values of an input, or windows of draws."""
+
 TRANSFORMS = {"_log__": np.log, "_logodds__": logit}
 """Transforms of PyMC that need no bounds, by what they add to a variable's name."""
 

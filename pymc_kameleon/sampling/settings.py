@@ -3,13 +3,14 @@
 import json
 from dataclasses import dataclass, fields
 
+from pymc_kameleon.core.conventions import CHAINS
 from pymc_kameleon.model.watch import Rule
 from pymc_kameleon.sampling.budget import ALL_SETTLED
+from pymc_kameleon.step.base import DEFAULT_TUNE
 from pymc_kameleon.step.options import checked_bool, checked_integer
 
-CHAINS, DEFAULT_DRAWS, MOST_DRAWS = 4, 1000, 100_000
-"""Chains, and draws of each, by default; and draws at most, if they are drawn until there are
-enough."""
+MOST_DRAWS = 100_000
+"""Draws of each chain at most, if they are drawn until there are enough."""
 
 FEW_EVALUATIONS, FEW_CHAINS = (70, 5), 2
 """Evaluations of a run, and times d, with fewer than which there are fewer chains by default, if
@@ -27,8 +28,8 @@ class Settings:
     `discard_tuned_samples`. The last ones are of a run of limited evaluations.
     """
 
-    draws: int = DEFAULT_DRAWS
-    tune: int = 1000
+    draws: int = DEFAULT_TUNE  # as many as of tuning, as in pm.sample
+    tune: int = DEFAULT_TUNE
     chains: int = CHAINS
     max_concurrent: int = 1
     keeps_warmup: bool = False
@@ -76,7 +77,7 @@ def chains_of_few(max_evaluations, d):
 
 def share_of_each(chains):
     """Return the draws of each chain with which all make as many as those of a usual run."""
-    return -(-CHAINS * DEFAULT_DRAWS // checked_integer("chains", chains, at_least=1))
+    return -(-CHAINS * DEFAULT_TUNE // checked_integer("chains", chains, at_least=1))
 
 
 def _read(kind, value):

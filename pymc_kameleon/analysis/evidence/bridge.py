@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
 ROUNDS = 3
-"""How often the shares are found anew, as what draws of p are worth depends on them."""
+"""How often two things are found that depend on each other, as shares and what draws are worth."""
 
 UNSEEN = 0.5
 """Of new draws, so many count as such that were where p is not, besides those that were."""

@@ -20,6 +20,7 @@ from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp, Warped
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import FITTED_DROP, worth_fitting
 from pymc_kameleon.samplers.surrogate.density import Surrogate
@@ -45,8 +46,8 @@ SHARES = 0.1, 0.3, 0.6, 0.9
 NU = 8.0
 """ν of t, of a surrogate that is fitted here."""
 
-LEAST_OF_MODE = 30, 3
-"""Different draws of a mode that has a surrogate of its own, at least, and times d."""
+DRAWS_PER_COORDINATE = 3
+"""Different draws, besides few, of a mode that has a surrogate of its own, at least, times d."""
 
 
 class Component:
@@ -213,7 +214,7 @@ def _of_surrogate(own, draws, rng):
 
 def fitted(x, f, modes, rng):
     """Return a Proposal that is fitted to draws x (n, d), log-densities f (n,) and modes there."""
-    least = LEAST_OF_MODE[0] + LEAST_OF_MODE[1] * x.shape[1]
+    least = FEW + DRAWS_PER_COORDINATE * x.shape[1]
     x, first = np.unique(x, axis=0, return_index=True)
     f, modes = f[first], modes[first]
     modes = np.where(np.bincount(modes)[modes] < least, 0, modes)

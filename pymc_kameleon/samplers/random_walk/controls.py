@@ -23,6 +23,7 @@ import numpy as np
 from scipy.special import gammainc, gammainccinv, gammaincinv, ndtr, ndtri, roots_legendre
 
 from pymc_kameleon.core.arrays import extended, floats
+from pymc_kameleon.core.conventions import EPS
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import solve_lower
 from pymc_kameleon.core.shape import Shape
@@ -35,8 +36,11 @@ LINEAR_COLUMN, SQUARE_COLUMN, VARIANCE_COLUMN, RADIUS_COLUMN, N_COLUMNS = range(
 """Columns of the table, which E is made of: for u_k, what u_k is multiplied by; for u_k², what
 u_k² and v_k are; and for r² itself."""
 
-TABLE_MARGIN, N_NODES, INTEGRAL_WIDTH = 6.0, 32, 8.0
-"""Margin of the table beyond r = √d; nodes of each part of the integral over c; its width, sd."""
+TABLE_MARGIN, N_NODES = 6.0, 32
+"""Margin of the table beyond r = √d; and nodes of each part of the integral over c."""
+
+INTEGRAL_WIDTH = -ndtri(EPS)
+"""Its width in standard deviations: beyond, a normal has no more than rounding."""
 
 LEAST_SCALE = 1e-6
 """s at least, as r is divided by it."""

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tomllib
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +14,6 @@ from filelock import FileLock, Timeout
 from numba import config, float64, int64, njit, typeof, types, vectorize
 from numba.core.runtime import _nrt_python, rtsys
 from numba.extending import overload
-from packaging.specifiers import SpecifierSet
 
 from pymc_kameleon.core import compiler, numba_cache, numba_calls
 from pymc_kameleon.core.fingerprint import LIBRARIES, _described, fingerprint
@@ -40,18 +38,6 @@ def total(y):
     for i in range(y.size):
         s += y[i]
     return s
-
-
-def test_numba_is_a_version_that_the_compiler_knows():
-    assert compiler.IS_KNOWN
-
-
-def test_only_versions_of_numba_that_the_compiler_knows_are_installed():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    [bounds] = [name for name in project["dependencies"] if name.startswith("numba")]
-    minors = (f"0.{minor}" for minor in range(100))
-    allowed = SpecifierSet(bounds.removeprefix("numba")).filter(minors)
-    assert tuple(allowed) == compiler.KNOWN_VERSIONS
 
 
 def test_parts_are_no_machine_code_and_a_whole_has_one_function():

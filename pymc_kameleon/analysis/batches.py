@@ -122,17 +122,10 @@ def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = before / variance
     mean = chains.mean(axis=0) + np.clip(beyond, -np.sqrt(before), np.sqrt(before))
-    mcse, halves = np.sqrt(variance), _halves(mixed, lengths)
+    mcse, halves = np.sqrt(variance), np.array_split(np.arange(len(lengths)), [len(lengths) // 2])
+    halves = [np.average(mixed[:, own], axis=1, weights=lengths[own]) for own in halves]
     is_better = (b > 0).any(axis=0) & (mcse > ROUNDING * np.abs(mean))
-    return Corrected(mean, mcse, gain, is_better, halves)
-
-
-def _halves(batches, lengths):
-    """Return the means of halves of chains (2 · chains, q), by batch means."""
-    parts = np.array_split(np.arange(len(lengths)), [len(lengths) // 2])
-    return np.concatenate(
-        [np.average(batches[:, own], axis=1, weights=lengths[own]) for own in parts]
-    )
+    return Corrected(mean, mcse, gain, is_better, np.concatenate(halves))
 
 
 def r_hat(halves, f):

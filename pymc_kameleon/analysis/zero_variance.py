@@ -27,13 +27,13 @@ from pymc_kameleon.analysis.batches import (
     variance_of_mean,
 )
 from pymc_kameleon.analysis.identity import whitening
-from pymc_kameleon.core.conventions import CHAINS, EPS
+from pymc_kameleon.core.conventions import CHAINS, EPS, ROOT_EPS
 
 MOST_CONTROLS = 700
 """Controls at most; and no more than a fold has draws."""
 
-RIDGES = 1e-9, 1e-4, 1e-2, 1e-1, 1.0
-"""Strengths of the ridge, in units of a control's variance."""
+RIDGES = np.geomspace(ROOT_EPS, 1.0, 5)
+"""Strengths of the ridge, in units of a control's variance, from rounding to that variance."""
 
 ALL_DIVIDED = 0.999
 """Share of the draws that a coordinate divides, from which no combination is looked for."""

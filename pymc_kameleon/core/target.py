@@ -12,6 +12,7 @@ from numba.extending import overload
 from numpy.random import Generator
 
 from pymc_kameleon.core import numba_calls
+from pymc_kameleon.core.conventions import EPS
 from pymc_kameleon.core.jit import jit, part_options
 from pymc_kameleon.core.linalg import copy
 
@@ -94,7 +95,7 @@ def log_density_along(target, k, value):
     return evaluate(target)
 
 
-N_SEEDS = 2.0**53
+N_SEEDS = 2 / EPS
 """Seeds that there are: as many as floats between 0 and 1 that a Generator draws."""
 
 

@@ -136,7 +136,9 @@ def _checkpointed(path, checkpoints, row):
     try:
         content = checkpoints[row]
         if content.any():
-            return _from_bytes(content)
+            end = bytes(22)  # which zip looks for in the last 64 kB
+            with np.load(io.BytesIO(content.tobytes().rstrip(b"\0") + end)) as arrays:
+                return dict(arrays)
     except UNREADABLE as error:
         number = checkpoints.attrs["chains"][row]
         raise _damaged(path, f"the state of chain {number} cannot be read ({error})") from None
@@ -148,12 +150,6 @@ def _as_bytes(steps, state):
     content = io.BytesIO()
     np.savez(content, **{name: values[0] for name, (_, values) in stacked(steps, [state]).items()})
     return content.getbuffer()
-
-
-def _from_bytes(content):
-    whole = content.tobytes().rstrip(b"\0") + bytes(22)  # zip looks for its end in the last 64 kB
-    with np.load(io.BytesIO(whole)) as arrays:
-        return dict(arrays)
 
 
 class Batch(NamedTuple):

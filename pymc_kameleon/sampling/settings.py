@@ -66,7 +66,11 @@ class Settings:
     def read(cls, attributes):
         """Return the settings of which these are the attributes, among others."""
         kept = {each.name: each.type for each in fields(cls) if each.name in attributes}
-        return cls.checked(**{name: _read(kind, attributes[name]) for name, kind in kept.items()})
+        read = {
+            name: kind(attributes[name]) if kind in (int, bool) else json.loads(attributes[name])
+            for name, kind in kept.items()
+        }
+        return cls.checked(**read)
 
 
 def chains_of_few(max_evaluations, d):
@@ -78,10 +82,6 @@ def chains_of_few(max_evaluations, d):
 def share_of_each(chains):
     """Return the draws of each chain with which all make as many as those of a usual run."""
     return -(-CHAINS * DEFAULT_TUNE // checked_integer("chains", chains, at_least=1))
-
-
-def _read(kind, value):
-    return kind(value) if kind in (int, bool) else json.loads(value)
 
 
 def _checked(name, kind, value):

@@ -171,9 +171,12 @@ class Workers:
             )
         if not self._in_processes:
             self.at_once = 1
-        elif self.at_once > 1 and self._job.in_numba and _calls_are_slow(self._job.users_ops):
+            return
+        ops = self._job.users_ops
+        are_slow = all(isinstance(op, Function) and SLOW_CALL < op.seconds < np.inf for op in ops)
+        if self.at_once > 1 and self._job.in_numba and are_slow:  # worth being sent one by one
             context = multiprocessing_context(self._job.compile_kwargs)
-            functions = [op.function for op in self._job.users_ops]
+            functions = [op.function for op in ops]
             self._pools = CallPools(functions, self.at_once, context)
             self._in_processes, self.at_once = False, most
 
@@ -340,11 +343,6 @@ def _has_calls(job):
             "take turns. Leave it out, and pass cores=, which makes processes."
         )
     return True
-
-
-def _calls_are_slow(ops):
-    """Whether calls of black boxes are worth being sent to a process one by one."""
-    return all(isinstance(op, Function) and SLOW_CALL < op.seconds < np.inf for op in ops)
 
 
 def _check_stoppable(gathers):

@@ -300,8 +300,10 @@ def start_published(step, scales, n_tune, retreats=True):
 start_published_walk = partial(start_published, retreats=False)
 
 WALK_RULES = {
-    "whitened": Rule(WALK_WHITENED, start_whitened, WALK_ACCEPT, 1),
-    "published": Rule(WALK_PUBLISHED, start_published_walk, WALK_ACCEPT, 1, PUBLISHED_WALK_RATE),
+    "whitened": Rule(WALK_WHITENED, start_whitened, WALK_ACCEPT),
+    "published": Rule(
+        WALK_PUBLISHED, start_published_walk, WALK_ACCEPT, learning_rate=PUBLISHED_WALK_RATE
+    ),
 }  # GadRWM's, by its option `adaptation`
 RULES = {
     "fisher": Rule(
@@ -458,6 +460,7 @@ class GadRWM(GradientAdaptive):
         self.algorithm = self.rule.algorithm
         self.settings = {
             "adaptation": adaptation,
+            "n_leapfrog": 1,  # a walk has no trajectory
             "learning_rate": checked_learning_rate(learning_rate, self.rule, adaptation),
         }
         super().__init__(vars, **common)

@@ -19,8 +19,8 @@ from pymc_kameleon.samplers.kameleon.rkhs import KNN, MEDIAN
 from pymc_kameleon.samplers.kameleon.subsample import BANDWIDTH_SHARE, least_points, n_neighbours
 from pymc_kameleon.samplers.symmetries import symmetries
 
-PATH_SHARES = np.arange(1, 7) / 7
-"""Where a path between two points is evaluated."""
+PATH_PARTS = 7
+"""Parts of a path between two points, which is evaluated where they meet."""
 
 MOST_PATHS = 5
 """Paths that are evaluated from one group to others, the nearest first."""
@@ -253,7 +253,8 @@ def joined(groups, points, u, logps, evaluate):
         if modes.connected(i, j) or max(tests[i], tests[j]) >= MOST_PATHS:
             continue
         tests[[i, j]] += 1
-        path = [evaluate(points[a] + share * (points[b] - points[a])) for share in PATH_SHARES]
+        shares = np.arange(1, PATH_PARTS) / PATH_PARTS
+        path = [evaluate(points[a] + share * (points[b] - points[a])) for share in shares]
         path = np.array([logps[a], *path, logps[b]])
         top, other_top = tops[modes[i]], tops[modes[j]]
         if valley(path) < VALLEY_DEPTH and path.min() > min(top, other_top) - VALLEY_DEPTH - d:

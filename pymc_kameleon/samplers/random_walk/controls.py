@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammainc, gammainccinv, gammaincinv, ndtr, ndtri, roots_legendre
+from scipy.stats import norm
 
 from pymc_kameleon.core.arrays import extended, floats
 from pymc_kameleon.core.conventions import EPS
@@ -233,14 +234,9 @@ def squares_across(d, kink):
 def normal_moments(mean, variance, low, high):
     """Return the integrals of 1, q and q² over N(mean, variance) between two bounds."""
     low, high = (low - mean) / np.sqrt(variance), (high - mean) / np.sqrt(variance)
-    mass, falls = ndtr(high) - ndtr(low), density(low) - density(high)
+    mass, falls = ndtr(high) - ndtr(low), norm.pdf(low) - norm.pdf(high)
     with np.errstate(invalid="ignore"):
-        ends = np.nan_to_num(low * density(low)) - np.nan_to_num(high * density(high))
+        ends = np.nan_to_num(low * norm.pdf(low)) - np.nan_to_num(high * norm.pdf(high))
     first = mean * mass + np.sqrt(variance) * falls
     second = mean**2 * mass + 2 * mean * np.sqrt(variance) * falls + variance * (mass + ends)
     return mass, first, second
-
-
-def density(x):
-    """Return the density of N(0, 1)."""
-    return np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)

@@ -111,7 +111,17 @@ class Recomputed:
         return {name: self._as_drawn(name, found[name]) for name in names}
 
     def _as_drawn(self, name, values):
-        return _as_drawn(values, self._posterior[name], *self._source.dims[name])
+        """Return the elements that draws have of values (n, ...) of a whole variable, by labels."""
+        draws, (dims, coords) = self._posterior[name], self._source.dims[name]
+        own = [dim for dim in draws.dims if dim not in ("chain", "draw")]
+        if not set(own) & set(dims) and len(own) == len(dims):  # given with idata_kwargs
+            dims = own
+        labels = {dim: list(coords[dim]) for dim in dims if coords.get(dim) is not None}
+        whole = xr.DataArray(values, labels, ["point", *dims])
+        for dim in (dim for dim in dims if dim in draws.coords):
+            with suppress(Exception):  # no such labels, or one twice: if all are meant, values say
+                whole = whole.sel({dim: draws[dim].values})
+        return whole.transpose("point", *own).values
 
 
 def agree(draws, values):
@@ -200,16 +210,3 @@ class _Coordinates:
             columns = np.array([places[index] for index in np.ndindex(*shape)], int)
             found[name] = INVERSES[suffix](x[:, columns].reshape(len(x), *shape))
         return found
-
-
-def _as_drawn(values, draws, dims, coords):
-    """Return the elements that draws have of values (n, ...) of a whole variable, by labels."""
-    own = [dim for dim in draws.dims if dim not in ("chain", "draw")]
-    if not set(own) & set(dims) and len(own) == len(dims):  # given with idata_kwargs
-        dims = own
-    labels = {dim: list(coords[dim]) for dim in dims if coords.get(dim) is not None}
-    whole = xr.DataArray(values, labels, ["point", *dims])
-    for dim in (dim for dim in dims if dim in draws.coords):
-        with suppress(Exception):  # no such labels, or one twice: whether all are meant, values say
-            whole = whole.sel({dim: draws[dim].values})
-    return whole.transpose("point", *own).values

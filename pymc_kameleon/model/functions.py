@@ -44,8 +44,7 @@ from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     checked_ops,
     in_numba,
-    logp_and_gradient_entry,
-    logp_and_outputs_entry,
+    logp_and_vector_entry,
     logp_entry,
     python_ops,
     vector_entry,
@@ -106,7 +105,7 @@ class Said:
         return Said, (self.names,)
 
 
-LOGP_ENTRIES = logp_entry, logp_and_gradient_entry, logp_and_outputs_entry
+LOGP_ENTRIES = logp_entry, logp_and_vector_entry
 """Of what is seen at each evaluation if it calls Python."""
 
 _known = WeakKeyDictionary()
@@ -294,7 +293,7 @@ class ModelLogp(ModelFunctions):
             if not derivatives:
                 return [([], [logp], logp_entry)]
             gradient = _gradient(logp, own)
-            functions = [([], [logp, gradient], logp_and_gradient_entry)]
+            functions = [([], [logp, gradient], logp_and_vector_entry)]
             if derivatives > 1:
                 v = pt.vector("v", shape=self.gradient.shape, dtype="float64")
                 product = _gradient(pt.dot(gradient, v), own)

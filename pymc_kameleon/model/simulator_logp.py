@@ -29,7 +29,7 @@ from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     density_entry,
     inputs_entry,
-    logp_and_outputs_entry,
+    logp_and_vector_entry,
     pullback_entry,
 )
 from pymc_kameleon.model.functions import ModelLogp
@@ -87,7 +87,7 @@ class SimulatorLogp(ModelLogp):
         by_y, by_z = _gradients(cut.density, cut.y, own, "in the outputs of its black boxes")
         pulled = _gradients(pt.dot(cut.x, x_bar), cut.y, own, "of their inputs")
         return [
-            ([], cut.whole, logp_and_outputs_entry),
+            ([], cut.whole, logp_and_vector_entry),
             ([cut.y], [cut.x], partial(inputs_entry, q, p)),
             ([cut.y], [cut.density, by_y, by_z], partial(density_entry, q, p)),
             ([cut.y, x_bar], [*pulled], partial(pullback_entry, q, p)),

@@ -337,23 +337,3 @@ def test_what_is_cached_of_a_class_that_is_gone_is_passed_over(tmp_path, monkeyp
     assert file._load_index() == {Gone: "code"}
     monkeypatch.delattr(f"{__name__}.Gone")
     assert file._load_index() == {}  # the code is the same, as it does not name the class
-
-
-@pytest.mark.slow
-def test_without_a_known_numba_everything_works_and_is_said():
-    script = """
-import numba
-numba.__version__ = "0.99.0"
-import pymc as pm
-import pymc_kameleon as pk
-with pm.Model():
-    pm.Normal("x", shape=2)
-    step = pk.baselines.RWM()
-step.setup_chain(1, 0, 1)
-print(step.step(step.model.initial_point())[1][0]["n_logp"])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["11"]
-    assert "not tried with numba 0.99.0" in done.stderr

@@ -326,11 +326,6 @@ LEAPFROG_ACCEPT = 0.75
 """α* of more than one leapfrog step."""
 
 
-def default_leapfrog(d):
-    """Return K, about d^¼ as for Hamiltonian Monte Carlo: best for the lesser ESS of x and x²."""
-    return max(2, math.ceil(d**0.25))
-
-
 class LookByGradient(InitialSearch):
     """Chains begin where they are told, with scales from the gradient.
 
@@ -398,7 +393,8 @@ class GradientAdaptive(KameleonStep):
         return self.target_accept if single else MALA_TARGET_ACCEPT, self.target_accept
 
     def _n_leapfrog(self, d):
-        return self.rule.n_leapfrog or self.settings["n_leapfrog"] or default_leapfrog(d)
+        """Return K, by default about d^¼, as for HMC: best for the lesser ESS of x and x²."""
+        return self.rule.n_leapfrog or self.settings["n_leapfrog"] or max(2, math.ceil(d**0.25))
 
     def pauses(self):
         """Return the draws of tuning before which the chains pool what they know of L."""

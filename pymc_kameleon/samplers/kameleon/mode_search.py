@@ -120,11 +120,6 @@ def least_search(d):
     return 80 + 48 * d
 
 
-def least_tuning(d):
-    """Return the transitions of tuning that five searches need."""
-    return int(5 * least_search(d) / (SEARCH_END - WALK_END))
-
-
 # ---- moves --------------------------------------------------------------------------------------
 
 

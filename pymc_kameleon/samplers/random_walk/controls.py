@@ -67,7 +67,8 @@ class Kept(NamedTuple):
     radius_control: floats(1)
 
 
-State = extended("State", walk.State, z=floats("d"), tally=floats("tally"))
+State = extended("State", walk.State, z=floats("d"), tally=floats("4d + 2"))
+"""The tally has transitions, sums of u_k and u_k² before them, and the controls."""
 Parameters = extended("Parameters", Shape, controls=Controls)
 Work = extended("Work", walk.Work, expected=floats(N_COLUMNS))
 
@@ -76,11 +77,6 @@ class Stats(NamedTuple):
     """What a draw tells besides."""
 
     kept: Kept
-
-
-def tally_size(d):
-    """Return the length of a tally: transitions, sums of u_k and u_k² before them, controls."""
-    return 4 * d + 2
 
 
 @jit

@@ -10,12 +10,11 @@ from pymc_kameleon.analysis.summary import summary
 from pymc_kameleon.model.black_box import black_box
 from pymc_kameleon.model.noise import noise_seed
 from pymc_kameleon.model.starts import initvals
-from pymc_kameleon.plots.compare import plot_compare
 from pymc_kameleon.plots.emulator import plot_emulator
-from pymc_kameleon.plots.evidence import plot_evidence
 from pymc_kameleon.plots.modes import plot_modes
 from pymc_kameleon.plots.proposals import plot_proposals
 from pymc_kameleon.plots.search import plot_search
+from pymc_kameleon.plots.tables import plot_compare, plot_evidence
 from pymc_kameleon.plots.tuning import plot_adaptation, plot_learned
 from pymc_kameleon.result.opening import load
 from pymc_kameleon.samplers import *  # noqa: F403

@@ -7,15 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-LEAST_BATCHES, MOST_BATCHES, MOVES_PER_BATCH = 2, 10, 2
-"""Batches of each chain; moves of a batch, on average, in the chain with the fewest."""
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS
+
+LEAST_BATCHES, MOST_BATCHES = 2, 10
+"""Batches of each chain. In the one with the fewest moves a batch has two, too, on average."""
 
 RANGE_FACTOR = 1.3
 """What is outside the range of f over the draws, times this, is beyond all that is known."""
 
-LEAST_DRAWS = 100
+LEAST_DRAWS = LEAST_ESS
 """Draws, at least, from which tails or an evidence are learned; of each chain, from which the
-coefficients of controls are, and R-hat and ESS are looked at."""
+coefficients of controls are, and R-hat and ESS are looked at. Fewer are not worth as many."""
 
 ROUNDING = 1e-12
 """What rounding makes of values that are equal, at most, as a share of their mean."""
@@ -66,7 +68,7 @@ def coefficients(a, x, common):
 
 def batches_of(f, moves):
     """Return Batches of functions f (chains, draws, q), as many as there are moves for."""
-    n_batches = np.bincount(moves.row).min() // MOVES_PER_BATCH
+    n_batches = np.bincount(moves.row).min() // LEAST_BATCHES
     n_batches = min(max(n_batches, LEAST_BATCHES), MOST_BATCHES, f.shape[1])
     batches = np.arange(f.shape[1]) * n_batches // f.shape[1]
     a, of_moves = batch_means(f, batches), batches[moves.draw]
@@ -120,17 +122,10 @@ def combined(a, x, b, lengths, least, common, unseen=0.0, beyond=0.0):
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = before / variance
     mean = chains.mean(axis=0) + np.clip(beyond, -np.sqrt(before), np.sqrt(before))
-    mcse, halves = np.sqrt(variance), _halves(mixed, lengths)
+    mcse, halves = np.sqrt(variance), np.array_split(np.arange(len(lengths)), [len(lengths) // 2])
+    halves = [np.average(mixed[:, own], axis=1, weights=lengths[own]) for own in halves]
     is_better = (b > 0).any(axis=0) & (mcse > ROUNDING * np.abs(mean))
-    return Corrected(mean, mcse, gain, is_better, halves)
-
-
-def _halves(batches, lengths):
-    """Return the means of halves of chains (2 · chains, q), by batch means."""
-    parts = np.array_split(np.arange(len(lengths)), [len(lengths) // 2])
-    return np.concatenate(
-        [np.average(batches[:, own], axis=1, weights=lengths[own]) for own in parts]
-    )
+    return Corrected(mean, mcse, gain, is_better, np.concatenate(halves))
 
 
 def r_hat(halves, f):

@@ -14,22 +14,17 @@ import numpy as np
 
 from pymc_kameleon.analysis.batches import LEAST_DRAWS, MOST_BATCHES, batch_means, combined
 from pymc_kameleon.analysis.corrections import Correction, NotCorrected
-from pymc_kameleon.analysis.identity import LEAST_EIGENVALUE
+from pymc_kameleon.core.conventions import ROOT_EPS, TINY
 from pymc_kameleon.step.groups import CONTROL_VARIATES
 
-BLOCK_SIZE, LEAST_BLOCKS = 20, 10
-"""Successive draws of which means are taken for θ; and how many such blocks of the other chains
-there are at least."""
+BLOCK_SIZE = 20
+"""Successive draws of which means are taken for θ."""
 
 DRAWS_PER_COEFFICIENT = 5
 """Draws of the other chains for each of β and γ, at least."""
 
 MOST_VARIANCE_LEFT = 0.8
 """Share of the variance of these means that is left, at most, where the controls are used."""
-
-ZERO_SLOPE, LEAST_SD = 1e-9, 1e-300
-"""Slope, in standard deviations, below which it counts as 0; and what is added to a standard
-deviation that may be 0."""
 
 COLLINEAR = 1e-4
 """Share of the largest eigenvalue below which one of controls counts as 0: in one dimension those
@@ -79,7 +74,7 @@ def kept_of(kept, learned):
 def are_enough(kept):
     """Whether there are draws enough to learn the coefficients from other chains."""
     chains, draws, n = kept.features.shape
-    least = max(BLOCK_SIZE * LEAST_BLOCKS, DRAWS_PER_COEFFICIENT * n)
+    least = max(BLOCK_SIZE * MOST_BATCHES, DRAWS_PER_COEFFICIENT * n)
     are_finite = all(np.isfinite(part).all() for part in kept)
     return are_finite and draws >= LEAST_DRAWS and (chains - 1) * draws >= least
 
@@ -106,13 +101,13 @@ def controlled(f, kept):
 
 def _slopes(x, f):
     """Return β and γ (chains, 2d, q) of f on x (chains, draws, 2d), a chain's from all others."""
-    scales = x.std(axis=(0, 1)) + LEAST_SD
+    scales = x.std(axis=(0, 1)) + TINY
     x = np.pad((x - x.mean(axis=(0, 1))) / scales, ((0, 0), (0, 0), (0, 1)), constant_values=1)
     transposed = x.transpose(0, 2, 1)
     own, with_f = transposed @ x, transposed @ (f - f.mean(axis=(0, 1)))
-    others = np.linalg.pinv(own.sum(axis=0) - own, rcond=LEAST_EIGENVALUE, hermitian=True)
+    others = np.linalg.pinv(own.sum(axis=0) - own, rcond=ROOT_EPS, hermitian=True)
     found = (others @ (with_f.sum(axis=0) - with_f))[:, :-1]
-    found[np.abs(found) < ZERO_SLOPE * f.std(axis=(0, 1))] = 0
+    found[np.abs(found) < ROOT_EPS * f.std(axis=(0, 1))] = 0
     return found / scales[:, None]
 
 
@@ -129,7 +124,7 @@ def _coefficients(a, controls):
     """Return θ (q, 5) by the means a (chains, n, q) of functions and those of their controls."""
     (q, k), a = controls.shape[2:], a - a.mean(axis=(0, 1))
     controls = controls - controls.mean(axis=(0, 1))  # else they would explain the noise of a's
-    scales = np.sqrt(np.mean(controls**2, axis=(0, 1))) + LEAST_SD
+    scales = np.sqrt(np.mean(controls**2, axis=(0, 1))) + TINY
     controls = (controls / scales).reshape(-1, q, k)
     products = np.einsum("nqk,nql->qkl", controls, controls) / len(controls)
     inverse = np.linalg.pinv(products, rcond=COLLINEAR, hermitian=True)

@@ -14,7 +14,7 @@ from pymc_kameleon.analysis.gradients_of_draws import by_gradients
 from pymc_kameleon.analysis.process_correction import by_process
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, agree, model_for
 from pymc_kameleon.analysis.surrogate_correction import by_surrogate
-from pymc_kameleon.result.opening import draws_in
+from pymc_kameleon.result.opening import draws_in, learned_in
 from pymc_kameleon.step.groups import KEPT_GROUPS, LEARNED_GROUP
 
 _log = logging.getLogger("pymc_kameleon")
@@ -128,8 +128,7 @@ def _result_of(dt, posterior, model):
     group = next((name for name in KEPT_GROUPS if name in groups), None)
     if group is None or LEARNED_GROUP not in groups:
         return plain
-    kept, learned = dt[group].to_dataset(), dt[LEARNED_GROUP].to_dataset()
-    learned = learned.map(lambda own: own.astype(float) if own.dtype.kind == "f" else own)
+    kept, learned = dt[group].to_dataset(), learned_in(dt)
     if not {"chain", "draw"} <= set(kept.dims):
         return plain
     numbers = {dim: np.unique(posterior[dim]) for dim in ("chain", "draw")}

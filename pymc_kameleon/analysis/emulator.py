@@ -3,6 +3,7 @@
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.analysis.trust import FEW_EVENTS
 from pymc_kameleon.result.opening import evaluations_in, opened
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.evaluations import calls_in
@@ -15,9 +16,6 @@ MOST_CALLS = 900
 
 USUAL = 0.9
 """Share of the good calls beyond which errors are wider, by how much farther out inputs are."""
-
-LEAST_LATER = 20
-"""Calls after tuning from which these tell how far off a fit is."""
 
 
 def emulator(dt, name=None):
@@ -101,7 +99,7 @@ class SimulatorEmulator:
         self._middle = self._fit.transformed(self._near).mean(axis=0)
         self._usual = np.quantile(self._distances(self._near), USUAL)
         self._factor, later = 1.0, ~calls.tuning[there]
-        if np.count_nonzero(later) >= LEAST_LATER and not later.all():
+        if np.count_nonzero(later) >= FEW_EVENTS and not later.all():
             self._factor = self._how_far_off(calls, drop, later)
         self.n_outputs, self.n_calls = self.y.shape[1], len(self._fit.u)
         self.left_out = self._uncertainty.left_out

@@ -12,6 +12,7 @@ where the emulator is often wrong and moves are rare and rejected; else it is g:
 import numpy as np
 
 from pymc_kameleon.analysis.batches import (
+    LEAST_BATCHES,
     NUMBERS_PER_PART,
     batches_of,
     coefficients,
@@ -27,8 +28,7 @@ from pymc_kameleon.step.groups import EMULATOR_MOVES
 FAR = 1.75
 """A stop is far off if a coordinate is outside the range where moves have begun, times this."""
 
-
-LEAST_MOVES = 2
+LEAST_MOVES = LEAST_BATCHES
 """Moves of each chain, at least. With two of 128 stops each, averages were worth 1.0 to 2.7 times
 the draws (200 runs of four chains, three emulators). Errors of means hold: rms z is 0.9 to 1.4."""
 
@@ -74,7 +74,9 @@ def corrected(f, moves, function):
         beyond[row] += np.square((k - centre) * is_beyond).mean(axis=0).sum(axis=0)
     x = means_over_moves(sums, batches)
     b = coefficients(batches.a, x, 0.0)
-    least = _rejections(b, beyond, batches.n_moves.sum(axis=1)[:, None])
+    n = batches.n_moves.sum(axis=1)[:, None]
+    # The variance of T by rare moves, to stops beyond all draws, all rejected.
+    least = np.sum(np.square(b / (len(b) * n)) * beyond, axis=0)
     return combined(batches.a, x, b, batches.lengths, least, 0.0)
 
 
@@ -82,8 +84,3 @@ def _are_far(points, seen):
     """Whether points (..., d) are far from all that was seen, (n, d)."""
     low, high = seen.min(axis=0), seen.max(axis=0)
     return (np.abs(points - (low + high) / 2) > FAR * (high - low) / 2).any(axis=-1)
-
-
-def _rejections(b, beyond, n):
-    """Return the variance of T (q,) by rare moves, to stops beyond all draws, all rejected."""
-    return np.sum(np.square(b / (len(b) * n)) * beyond, axis=0)

@@ -32,6 +32,7 @@ from pymc_kameleon.core.evaluations import compiled_evaluations
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.pymc_internals import find_constants, find_observations
+from pymc_kameleon.result.opening import statistics_in
 from pymc_kameleon.result.steps import restrictions
 from pymc_kameleon.step.groups import GRADIENTS, STATE_GROUP
 from pymc_kameleon.step.messages import say_if_compiling, some
@@ -77,7 +78,7 @@ def controls_by_gradients(dt, posterior, model):
     if kept is None and (model := model_of_gradients(posterior, model)) is None:
         raise NotCorrected("")
     _check_draws(dt, posterior)
-    stats = _stats_of(dt)
+    stats = statistics_in(dt)
     diverged = int(stats["diverging"].sum()) if "diverging" in stats else 0
     if kept is None:
         try:
@@ -133,10 +134,6 @@ def _check_draws(dt, posterior):
         )
 
 
-def _stats_of(dt):
-    return dt["sample_stats"] if "sample_stats" in getattr(dt, "children", ()) else {}
-
-
 def _kept_of(dt, posterior):
     """Return the group of these draws, None if there is none, or draws have changed since."""
     if GRADIENTS not in getattr(dt, "children", ()) or "broken" not in dt[GRADIENTS].attrs:
@@ -161,7 +158,9 @@ def _evaluated(dt, posterior, model):
         raise NotCorrected(f"{model.discrete_value_vars} are discrete")
     logp = model.logp()
     boxes = sorted({name_of(op) for op in ops_of([logp]) if is_of_user(op)})
-    if boxes and "diverging" not in _stats_of(dt):  # NUTS has called them for each draw, many times
+    if boxes and "diverging" not in statistics_in(
+        dt
+    ):  # NUTS has called them for each draw, many times
         raise NotCorrected(f"gradients would call {' and '.join(boxes)}")
     if reason := why_not_by_graph(logp, model.value_vars):
         raise NotCorrected(reason)
@@ -226,7 +225,7 @@ def _check_data(dt, model, logp):
 
 def _check_it_is_the_model(dt, posterior, logp):
     """Compare log π (chains, draws) with what the sampler has kept of it, up to a constant."""
-    stats = _stats_of(dt)
+    stats = statistics_in(dt)
     kept = next((stats[name] for name in ("lp", "logp") if name in stats), None)
     if kept is None or set(kept.dims) != {"chain", "draw"}:
         return

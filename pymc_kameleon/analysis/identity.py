@@ -15,9 +15,12 @@ from scipy.spatial import KDTree
 from scipy.stats import f as f_distribution
 from scipy.stats import norm
 
+from pymc_kameleon.analysis.batches import ROUNDING
 from pymc_kameleon.analysis.trust import FEW_EVENTS
 from pymc_kameleon.approximation.records import MANY_DRAWS
+from pymc_kameleon.core.conventions import ROOT_EPS
 from pymc_kameleon.model.black_boxes import ops_inside
+from pymc_kameleon.model.noise import REPEATABLE
 
 ROUNDING_OPS = {
     *("RoundHalfToEven", "RoundHalfAwayFromZero", "Floor", "Ceil", "Trunc"),
@@ -33,20 +36,18 @@ N_LINES, STRETCH = 100, 3.0
 """Lines of each kind along which the log-density is followed, at most; and how far outwards, in
 distances of draws from their mean."""
 
-STEP, MOST_WRONG, WRONG_SHARE = 1e-3, 1e-6, 0.2
+STEP, WRONG_SHARE = 1e-3, 0.2
 """Length in z to both sides, in which a difference is compared with the integral of the gradient;
-by how much they may differ, relative; and at which share of draws, as there are kinks."""
+and at which share of draws they may differ, as there are kinks."""
 
-MOST_HALVINGS, HALVINGS_OF_JUMP, LESS = 30, 3, 8.0
-"""Halvings of lines along which log π and its gradient do not agree; and those in which the
-disagreement becomes less by more than so many times if log π is smooth."""
+MOST_HALVINGS = int(-np.log2(ROOT_EPS))
+"""Halvings of lines along which log π and its gradient do not agree, at most."""
 
-LEAST_JUMP, ROUNDINGS, NEGLIGIBLE = 1e-5, 1e3, 20.0
-"""Change of log π at a point that is a jump; roundings of log π that are none; and how far below
-all draws nothing matters."""
+HALVINGS_OF_JUMP = 3
+"""Halvings in which the disagreement is more than halved each time if log π is smooth."""
 
-LEAST_EIGENVALUE = 1e-8
-"""Variance of a combination of positions or controls that counts as 0, relative to the largest."""
+LEAST_JUMP, NEGLIGIBLE = 1e-5, 20.0
+"""Change of log π at a point that is a jump; and how far below all draws nothing matters."""
 
 LEAST_BATCH, BATCH_SHARE = 10, 0.25
 """Draws of a batch, at least; and controls whose means are looked at together, for each batch."""
@@ -111,7 +112,7 @@ def whitening(x):
     covariance = np.atleast_2d(np.cov(x.T))
     scales = np.sqrt(np.diag(covariance))
     values, vectors = np.linalg.eigh(covariance / np.outer(scales, scales))
-    values = np.maximum(values, LEAST_EIGENVALUE)
+    values = np.maximum(values, ROOT_EPS)
     return x.mean(axis=0), scales[:, None] * vectors * np.sqrt(values)
 
 
@@ -121,12 +122,12 @@ def _derivative_is_wrong(density, x, factor, rng):
     ends = x - way, x + way
     before, after = (density(end)[0] for end in ends)
     off = _disagreement(density, *ends, before, after)
-    most = MOST_WRONG * (2 * STEP + np.abs(after - before)) + _rounding_of(before)
+    most = REPEATABLE * (2 * STEP + np.abs(after - before)) + _rounding_of(before)
     return np.mean(~(off < most)) > WRONG_SHARE
 
 
 def _rounding_of(logp):
-    return ROUNDINGS * np.finfo(float).eps * np.abs(np.where(np.isfinite(logp), logp, 0.0))
+    return ROUNDING * np.abs(np.where(np.isfinite(logp), logp, 0.0))
 
 
 def _falls_off(density, x, logp, rng):
@@ -164,7 +165,9 @@ def _jump_along(density, x, precision, a, b, at_a, low):
         is_open &= np.fmax(at_a, at_b) > low - NEGLIGIBLE
         if halving == MOST_HALVINGS or not is_open.any():
             return off[is_open].max(initial=0.0)
-        is_seen = is_open & (np.fmin(at_a, at_b) > low) & (LESS * off > before[0])
+        is_seen = (
+            is_open & (np.fmin(at_a, at_b) > low) & (np.exp2(HALVINGS_OF_JUMP) * off > before[0])
+        )
         if (seen := np.flatnonzero(is_seen)).size:
             is_rise = _is_steeper_inside(density, a[seen], b[seen], (at_b - at_a)[seen])
             if any(_are_few_beside(x, precision, a[k], b[k]) for k in seen[is_rise]):
@@ -229,6 +232,6 @@ def probability_of_means(controls):
     mean, k_few = means.mean(axis=0), means.shape[1]
     if n <= k_few + 1:
         return k * 2 * norm.sf(z)
-    inverse = np.linalg.pinv(np.atleast_2d(np.cov(means.T)), rcond=LEAST_EIGENVALUE, hermitian=True)
+    inverse = np.linalg.pinv(np.atleast_2d(np.cov(means.T)), rcond=ROOT_EPS, hermitian=True)
     t_squared = n * mean @ inverse @ mean * (n - k_few) / (k_few * (n - 1))
     return min(k * 2 * norm.sf(z), f_distribution.sf(t_squared, k_few, n - k_few))

@@ -14,17 +14,15 @@ from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
 from pymc_kameleon.approximation.records import MANY_DRAWS
-from pymc_kameleon.core.moments import shrunk_covariance
+from pymc_kameleon.core.moments import JITTER, shrunk_covariance
 from pymc_kameleon.samplers.kameleon.learn_modes import near_groups
-
-MOST_COORDINATES = 60
-"""Coordinates that modes are found from, at most."""
 
 MOST_COMPARED = 1000
 """Points that the others are compared with, and that principal components are computed of."""
 
 GROUP_SIZE, LEAST_GROUP = 60, 15
-"""Points of a group on average, and at least, to be told from others."""
+"""Points of a group on average, and at least, to be told from others. In more coordinates than it
+has points a group would have no shape."""
 
 LOCAL_SHARE = 0.1
 """Share of the draws, the densest, that gives a coordinate its scale."""
@@ -32,14 +30,12 @@ LOCAL_SHARE = 0.1
 TAIL_START = 3
 """Where tails begin: interquartile ranges, or standard deviations of the peaks, from the median."""
 
-RIDGE = 1e-10
-"""Variance that each coordinate has at least, in units of its scale."""
-
 SAME_GROUP_DENSITY = 0.3
 """Density between two groups, relative to theirs, from which on they are one."""
 
-GAP_DENSITY = 1 / 15
-"""Density between two modes relative to the lower one, at most. Normals 5.5 sd apart have it."""
+GAP_DEPTH = 15
+"""How many times lower the density is between two modes than in the lower one, at least. It is that
+between normals 5.5 sd apart."""
 
 GROUP_BINS, MODE_BINS, PROJECTION_BINS = 5, 9, 31
 """Bins between medians of groups, and of modes; and of a projection. Odd: one is central."""
@@ -47,8 +43,9 @@ GROUP_BINS, MODE_BINS, PROJECTION_BINS = 5, 9, 31
 MOST_ROUNDS = 4
 """How often groups are cut and joined, at most."""
 
-N_NEAREST, WELL_INSIDE = 10, 1 / 3
-"""Nearest points that measure how far a draw is from a mode; and when it is well inside."""
+N_NEAREST, PARTS_TO_INSIDE = 10, 3
+"""Nearest points that measure how far a draw is from a mode; and how many times it may be less far
+inside than usual."""
 
 
 class Groups:
@@ -87,10 +84,10 @@ class Groups:
         """Whether there is a gap between two groups that is no accident."""
         if (i, j) not in self._separated:
             values = self.projected(i, j)
-            gap = relative_density(*values, MODE_BINS) < GAP_DENSITY
+            gap = GAP_DEPTH * relative_density(*values, MODE_BINS) < 1
             if gap:
                 shares = self._independent(i, j, values)
-                gap = relative_density(*values, MODE_BINS, shares, more=1) < GAP_DENSITY
+                gap = GAP_DEPTH * relative_density(*values, MODE_BINS, shares, more=1) < 1
             self._separated[i, j] = gap
         return self._separated[i, j]
 
@@ -119,7 +116,7 @@ def independent_share(values, chains):
 
 def regular_covariance(points):
     """Return the covariance of points, also of such that are equal in a coordinate."""
-    return shrunk_covariance(points) + RIDGE * np.eye(points.shape[1])
+    return shrunk_covariance(points) + JITTER * np.eye(points.shape[1])
 
 
 def relative_density(left, right, n, shares=(1, 1), more=0):
@@ -159,7 +156,8 @@ def find_modes(draws):
             groups.add(rows)
     join_neighbours(groups)
     absorb_stragglers(groups)
-    join_what_has_no_gap(groups)
+    while pair := next((p for p in groups.nearest_first() if not groups.separated(*p)), None):
+        groups.join(pair)  # until there is a gap between any two
     if len(groups.rows) == 1:
         return np.zeros((n_chains, n), int)
     modes = modes_of_draws(distances_to_modes(coordinates, groups))
@@ -183,11 +181,11 @@ def in_local_scale(points):
     scale = local_scale(points)
     tail = TAIL_START * np.maximum(scale, high - low)
     scaled = tail / scale * np.arcsinh((points - middle) / tail)
-    if scaled.shape[1] <= MOST_COORDINATES:
+    if scaled.shape[1] <= GROUP_SIZE:
         return scaled
     some = scaled[:: 1 + len(scaled) // MOST_COMPARED]
     directions = np.linalg.svd(some - some.mean(axis=0), full_matrices=False)[2]
-    return scaled @ directions[:MOST_COORDINATES].T
+    return scaled @ directions[:GROUP_SIZE].T
 
 
 def thinned(draws):
@@ -224,7 +222,7 @@ def cut_at_gap(groups, subset):
     rows = np.concatenate([groups.rows[number] for number in subset])
     points = groups.points[rows]
     directions = np.linalg.eigh(regular_covariance(points))[1]
-    best, direction, place = GAP_DENSITY, None, None
+    best, direction, place = 1 / GAP_DEPTH, None, None
     for w in [*np.eye(points.shape[1]), *directions.T]:
         density, where = least_density(points @ w)
         if density < best:
@@ -271,12 +269,6 @@ def absorb_stragglers(groups):
         groups.join(numbers)
 
 
-def join_what_has_no_gap(groups):
-    """Join the nearest groups first, until there is a gap between any two."""
-    while pair := next((p for p in groups.nearest_first() if not groups.separated(*p)), None):
-        groups.join(pair)
-
-
 def distances_to_modes(coordinates, groups):
     """Return how far each draw is from the points of each mode, squared: (chains, modes, draws)."""
     parts = [groups.points[rows] for rows in groups.rows.values()]
@@ -306,7 +298,7 @@ def modes_of_draws(distances):
         return nearest
     margins = np.diff(np.partition(distances, 1, axis=1)[:, :2], axis=1)[:, 0]
     least = np.array([np.median(margins[nearest == k]) if k in nearest else 0 for k in range(n)])
-    inside = margins >= WELL_INSIDE * least[nearest]
+    inside = PARTS_TO_INSIDE * margins >= least[nearest]
     return np.array([visited(*chain) for chain in zip(nearest, inside, strict=True)])
 
 

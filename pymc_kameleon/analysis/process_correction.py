@@ -11,7 +11,8 @@ import numpy as np
 from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, Corrected
 from pymc_kameleon.analysis.corrections import Correction, NotCorrected
 from pymc_kameleon.approximation.linalg import linear_algebra
-from pymc_kameleon.approximation.records import evenly
+from pymc_kameleon.approximation.records import MANY_DRAWS, MOST_REMEMBERED, evenly
+from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
 from pymc_kameleon.samplers.surrogate.active.search import MOST_FOR_ALL, suits
 from pymc_kameleon.samplers.surrogate.active.star import least_exact
@@ -24,14 +25,14 @@ from pymc_kameleon.step.learned import COORDINATE
 MOST_EVALUATIONS, LEAST_EVALUATIONS = 500, (10, 3)
 """Evaluations that a process is fitted to, at most; and at least, and times d."""
 
-MOST_WITH_EXACT = 3000
+MOST_WITH_EXACT = MOST_REMEMBERED
 """Evaluations up to which there is one if the log-density is exactly quadratic in most coordinates;
 it is fitted to as many of these as otherwise, those of the search, and then others."""
 
-LEAST_COVERED, MOST_SCALE, LEAST_EFFECTIVE = 0.8, 4.0, 30
-"""Share of the draws of each chain that are where the process knows a posterior, at least; by how
-much its errors may be too small, at values that were left out; and points that a path's averages
-rest on, at least. Else it is not believed."""
+LEAST_COVERED, MOST_SCALE = 0.8, 4.0
+"""Share of the draws of each chain that are where the process knows a posterior, at least; and by
+how much its errors may be too small, at values that were left out. Else it is not believed, nor if
+a path's averages rest on few points."""
 
 MOST_OUTSIDE = 0.003
 """Share of its draws near its wall up to which it is believed: others are cut off."""
@@ -39,9 +40,6 @@ MOST_OUTSIDE = 0.003
 ATTEMPTS, GOOD_ERROR = 3, 0.2
 """Sets of paths, at most, until their averages rest on enough points, and the errors of all
 coordinates' means and standard deviations are less than this, in standard deviations."""
-
-MANY = 2000
-"""Draws of a process that quantiles are taken from, which need not be exact."""
 
 NOTHING = object()
 """Stands for what a process knows that is not to be believed."""
@@ -63,7 +61,7 @@ def by_process(result):
         one, halves = np.ones(q), np.full((2, q), np.nan)
         return Corrected(mean, error, one, np.full(q, is_believed), halves, sd=sd)
 
-    draws = evenly(known.draws, MANY) if is_believed else None
+    draws = evenly(known.draws, MANY_DRAWS) if is_believed else None
     return Correction(batches, is_anew=True, is_approximate=True, draws=draws)
 
 
@@ -90,7 +88,7 @@ def known_of(data, kept):
         return NOTHING
     draws = kept["start"].transpose("chain", "draw", ...).values
     covered = min(map(posterior.covers, draws))
-    is_known = posterior.n_effective >= LEAST_EFFECTIVE and covered >= LEAST_COVERED
+    is_known = posterior.n_effective >= FEW and covered >= LEAST_COVERED
     return posterior if is_known else NOTHING
 
 
@@ -106,7 +104,7 @@ def _posterior(z, logp, exact):
     for _ in range(ATTEMPTS):
         with suppress(np.linalg.LinAlgError), linear_algebra().limit(limits=1):
             found = found.again(rng) if found else ProcessPosterior(known, rng)
-            error = _largest_error(found) if found.n_effective >= LEAST_EFFECTIVE else np.inf
+            error = _largest_error(found) if found.n_effective >= FEW else np.inf
             if error < least or best is NOTHING:
                 best, least = found, error
             if error < GOOD_ERROR:

@@ -14,11 +14,12 @@ from scipy.special import expit
 from pymc_kameleon.model.black_boxes import dependent_on_black_boxes
 from pymc_kameleon.model.functions import ModelOutputs
 from pymc_kameleon.model.layout import Layout, fits, split_name
+from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.result.origin import model_of
 
-OF_SPREAD, OF_SIZE, ROUNDINGS = 1e-6, 1e-10, 2
-"""By how much a variable may differ from its draws: in units of their standard deviation, and of
-itself, or, of draws in another precision than double, of their roundings."""
+OF_SIZE, ROUNDINGS = 1e-10, 2
+"""By how much a variable may differ from its draws besides REPEATABLE standard deviations: in units
+of itself, or, of draws in another precision than double, of their roundings."""
 
 CHANGED = (
     "the draws are not what the model computes now; they, their labels, the model or its data may "
@@ -110,7 +111,17 @@ class Recomputed:
         return {name: self._as_drawn(name, found[name]) for name in names}
 
     def _as_drawn(self, name, values):
-        return _as_drawn(values, self._posterior[name], *self._source.dims[name])
+        """Return the elements that draws have of values (n, ...) of a whole variable, by labels."""
+        draws, (dims, coords) = self._posterior[name], self._source.dims[name]
+        own = [dim for dim in draws.dims if dim not in ("chain", "draw")]
+        if not set(own) & set(dims) and len(own) == len(dims):  # given with idata_kwargs
+            dims = own
+        labels = {dim: list(coords[dim]) for dim in dims if coords.get(dim) is not None}
+        whole = xr.DataArray(values, labels, ["point", *dims])
+        for dim in (dim for dim in dims if dim in draws.coords):
+            with suppress(Exception):  # no such labels, or one twice: if all are meant, values say
+                whole = whole.sel({dim: draws[dim].values})
+        return whole.transpose("point", *own).values
 
 
 def agree(draws, values):
@@ -122,7 +133,7 @@ def agree(draws, values):
     if draws.dtype != np.float64:
         relative = ROUNDINGS * np.finfo(draws.dtype).eps if draws.dtype.kind == "f" else 0.0
     with np.errstate(invalid="ignore"):
-        tolerance = OF_SPREAD * np.nan_to_num(flat.std(axis=0)) * (draws.dtype.kind == "f")
+        tolerance = REPEATABLE * np.nan_to_num(flat.std(axis=0)) * (draws.dtype.kind == "f")
         tolerance = tolerance + relative * np.abs(flat)
     return np.any([_are_close(flat, own, tolerance) for own in values], axis=0).all()
 
@@ -199,16 +210,3 @@ class _Coordinates:
             columns = np.array([places[index] for index in np.ndindex(*shape)], int)
             found[name] = INVERSES[suffix](x[:, columns].reshape(len(x), *shape))
         return found
-
-
-def _as_drawn(values, draws, dims, coords):
-    """Return the elements that draws have of values (n, ...) of a whole variable, by labels."""
-    own = [dim for dim in draws.dims if dim not in ("chain", "draw")]
-    if not set(own) & set(dims) and len(own) == len(dims):  # given with idata_kwargs
-        dims = own
-    labels = {dim: list(coords[dim]) for dim in dims if coords.get(dim) is not None}
-    whole = xr.DataArray(values, labels, ["point", *dims])
-    for dim in (dim for dim in dims if dim in draws.coords):
-        with suppress(Exception):  # no such labels, or one twice: whether all are meant, values say
-            whole = whole.sel({dim: draws[dim].values})
-    return whole.transpose("point", *own).values

@@ -48,8 +48,8 @@ FIRST_POINTS, FIRST_RUNS, MOST_RANDOMNESS = 1024, 2000, 0.2
 """Points of each set for E_s g, and new runs of all moves together, to begin with. They are doubled
 while their randomness has more than this share of a variance."""
 
-DOUBT_POINTS, MOST_DOUBT = 128, 4.0
-"""Points of each set at which log s is doubted, and the largest doubt that counts."""
+FEW_POINTS, MOST_DOUBT = 128, 4.0
+"""Points of each set that tell a little of s, as its doubts; and the largest doubt that counts."""
 
 MOST_WORK, OVERHEAD_CENTRES = 1.5e8, 300
 """Coordinates of differences to centres that may be computed at a time for that, in some 0.1 s; and
@@ -174,7 +174,7 @@ class _Known:
         shape = len(rows), batches.a.shape[1], q
         self.sums, self._squares = np.zeros(shape), np.zeros((len(rows), q))
         self.add_points()
-        w, x = self._w[:, :DOUBT_POINTS], self._x[:, :DOUBT_POINTS].reshape(-1, self._x.shape[2])
+        w, x = self._w[:, :FEW_POINTS], self._x[:, :FEW_POINTS].reshape(-1, self._x.shape[2])
         values, shares = clipped(x)[0].reshape(*w.shape, q), w / w.sum()
         lacking = np.expm1(np.minimum(spread.doubt(x), MOST_DOUBT)).reshape(w.shape)
         lacking *= shares * SETS

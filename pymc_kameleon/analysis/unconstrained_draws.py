@@ -58,8 +58,8 @@ def draws_of(rv, posterior, model):
             labels = {dim: list(model.coords[dim]) for dim in dims if model.coords.get(dim)}
             own = own.sel({dim: known for dim, known in labels.items() if dim in own.coords})
     except (KeyError, ValueError):
-        raise NotMapped(f"the draws do not have all elements of {rv.name}") from None
-    if not fits(own.shape[2:], rv.type.shape):
+        own = None
+    if own is None or not fits(own.shape[2:], rv.type.shape):
         raise NotMapped(f"the draws do not have all elements of {rv.name}")
     return own.values
 

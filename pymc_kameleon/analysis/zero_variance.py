@@ -17,7 +17,7 @@ approximation by Stein's method" (2011), Lemma 2.2.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import erfcx, ndtr
+from scipy.special import erfcx, ndtr, ndtri
 
 from pymc_kameleon.analysis.batches import (
     MOST_BATCHES,
@@ -27,16 +27,19 @@ from pymc_kameleon.analysis.batches import (
     variance_of_mean,
 )
 from pymc_kameleon.analysis.identity import whitening
+from pymc_kameleon.core.conventions import CHAINS, EPS, ROOT_EPS
 
-MOST_FOLDS, MOST_CONTROLS, CONTROLS_PER_DRAW = 4, 700, 0.5
-"""Folds at most; controls at most, and for each draw of the folds that a regression is on."""
+MOST_CONTROLS = 700
+"""Controls at most; and no more than a fold has draws."""
 
-RIDGES = 1e-9, 1e-4, 1e-2, 1e-1, 1.0
-"""Strengths of the ridge, in units of a control's variance."""
+RIDGES = np.geomspace(ROOT_EPS, 1.0, 5)
+"""Strengths of the ridge, in units of a control's variance, from rounding to that variance."""
 
-ALL_DIVIDED, FARTHEST = 0.999, 8.0
-"""Share of the draws that a coordinate divides, from which no combination is looked for; and where
-a step may be at most, in standard deviations."""
+ALL_DIVIDED = 0.999
+"""Share of the draws that a coordinate divides, from which no combination is looked for."""
+
+FARTHEST = -ndtri(EPS)
+"""Standard deviations at which a step may be at most: beyond, a normal has only rounding."""
 
 
 class Controls(NamedTuple):
@@ -52,8 +55,7 @@ class Controls(NamedTuple):
 def controls_of(position, gradient, diverged=0):
     """Return Controls, by positions and gradients (chains, draws, d) on the unconstrained scale."""
     chains, draws, d = position.shape
-    learned_from = chains * draws // 2  # at least, two of four blocks
-    most = min(MOST_CONTROLS, CONTROLS_PER_DRAW * learned_from)
+    most = min(MOST_CONTROLS, chains * draws // CHAINS)
     sizes = [k for k in (d, 2 * d, 3 * d, d * (d + 7) // 2) if k <= most][: 4 if d > 1 else 3]
     mean, factor = whitening(position.reshape(-1, d))
     off, g = position - mean, gradient @ factor
@@ -74,7 +76,7 @@ def zero_variance(f, controls):
     draws that diverged, which say that there is such a part, (1 + k) sd/n.
     """
     chains, draws, q = f.shape
-    folds = np.arange(chains) * min(MOST_FOLDS, chains) // chains
+    folds = np.arange(chains) * min(CHAINS, chains) // chains
     batches = np.arange(draws) * MOST_BATCHES // draws
     c = controls.values[..., : controls.sizes[-1]]
     a, of_c = batch_means(f, batches), batch_means(c, batches)

@@ -6,18 +6,15 @@ neither: the :class:`Whole`, an entry point, links all parts that it needs, once
 optimised and turned into machine code. That takes less than half the time, and what was compiled
 and what is loaded from disk are the same code to the last bit.
 
-With a version of numba that this was not tried with, numba compiles everything in its own way.
-If it has changed inside, tests/core/test_compiler.py says so; numba_*.py know its inside, too.
+If numba has changed inside, tests/core/test_compiler.py says so; numba_*.py know its inside, too.
 """
 
 import gc
-import logging
 import os
 import sys
 import threading
 from uuid import uuid4
 
-import numba
 from numba import _dynfunc, njit
 from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
@@ -28,20 +25,6 @@ from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 
 from pymc_kameleon.core.numba_cache import WholeCache, one_process_compiles
-
-_log = logging.getLogger("pymc_kameleon")
-
-KNOWN_VERSIONS = ("0.65", "0.66", "0.67", "0.68")
-"""Of numba."""
-
-IS_KNOWN = numba.__version__.rpartition(".")[0] in KNOWN_VERSIONS  # this version
-if not IS_KNOWN:
-    _log.warning(
-        "pymc_kameleon was not tried with numba %s, so the first compilation of a sampler takes "
-        "two to three times as long as with numba %s.",
-        numba.__version__,
-        KNOWN_VERSIONS[-1],
-    )
 
 one_thread_compiles = threading.RLock()
 """Held while we compile: neither PyTensor's settings nor numba's lists of types have a lock.
@@ -196,17 +179,8 @@ class PartDispatcher(CPUDispatcher):
         return part
 
 
-PART = {"pipeline_class": PartCompiler} if IS_KNOWN else {"forceinline": True}
-"""Options of a part besides its own. Inlined everywhere, it is the same code in all processes."""
-
-WHOLE = {"pipeline_class": WholeCompiler} if IS_KNOWN else {}
-"""Options of a whole besides its own."""
-
-
 def compile_part(function, **options):
-    """Return a function that compiled code calls; `options` are numba's, and PART."""
-    if not IS_KNOWN:
-        return njit(**options)(function)
+    """Return a function that compiled code calls; `options` are numba's."""
     pipeline_class = options.pop("pipeline_class")
     options |= {"nopython": True, "boundscheck": None}
     return PartDispatcher(function, targetoptions=options, pipeline_class=pipeline_class)
@@ -214,10 +188,8 @@ def compile_part(function, **options):
 
 def compile_whole(function, signature=None, **options):
     """Return an entry point, which Python calls, or compiled code by its address."""
-    options |= {"error_model": "numpy", "no_cfunc_wrapper": True} | WHOLE
+    options |= {"error_model": "numpy", "no_cfunc_wrapper": True, "pipeline_class": WholeCompiler}
     with one_thread_compiles:
-        if signature is None:
-            return njit(**options)(function)
         return njit(signature, **options)(function)
 
 
@@ -226,8 +198,6 @@ def as_whole(dispatcher):
 
     So all processes compute the same, whether they compiled it or loaded it.
     """
-    if not IS_KNOWN:
-        return dispatcher
     options = dispatcher.targetoptions | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     function = dispatcher.py_func
     whole = CPUDispatcher(function, targetoptions=options, pipeline_class=WholeCompiler)

@@ -6,7 +6,7 @@ It is lower triangular, (d, d); or (d, 1), its diagonal, where nothing else is l
 import numpy as np
 
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import multiply_lower, multiply_lower_transposed, solve_lower
+from pymc_kameleon.core.linalg import multiply_lower, multiply_lower_transposed
 
 
 def diagonal_factor(scales, is_dense):
@@ -37,13 +37,3 @@ def multiply_transposed(factor, v, out):
         multiply(factor, v, out)
     else:
         multiply_lower_transposed(factor, v, out)
-
-
-@jit
-def solve(factor, v, out):
-    """Write L⁻¹ v into `out`, which may be `v`."""
-    if is_diagonal(factor):
-        for i in range(v.size):
-            out[i] = v[i] / factor[i, 0]
-    else:
-        solve_lower(factor, v, out)

@@ -60,7 +60,7 @@ def part_options(fast=False, allocates=False):
         "fastmath": set(FASTMATH) if fast else False,
         "_nrt": allocates,
         "no_cfunc_wrapper": True,
-        **compiler.PART,
+        "pipeline_class": compiler.PartCompiler,
     }
 
 

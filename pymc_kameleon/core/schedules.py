@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from pymc_kameleon.core.jit import jit
 
 
@@ -28,7 +30,7 @@ class Decay(NamedTuple):
     power: float = 0.5
 
 
-UNSET = Decay(float("nan"), 1.0, 0.0)
+UNSET = Decay(np.nan)
 """Stands for a schedule that the user did not give."""
 
 

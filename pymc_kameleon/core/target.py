@@ -12,10 +12,12 @@ from numba.extending import overload
 from numpy.random import Generator
 
 from pymc_kameleon.core import numba_calls
+from pymc_kameleon.core.conventions import EPS
 from pymc_kameleon.core.jit import jit, part_options
 from pymc_kameleon.core.linalg import copy
 
-LOGP_SIGNATURE = float64(float64[::1], float64[::1], int64[::1], float64[::1])
+VECTOR = float64[::1]
+LOGP_SIGNATURE = float64(VECTOR, VECTOR, int64[::1], VECTOR)
 """Log-density of (all value variables raveled, all data raveled, shapes of the data, gradient). The
 gradient by the step's own variables is written into the last one, unless that is empty."""
 
@@ -93,7 +95,7 @@ def log_density_along(target, k, value):
     return evaluate(target)
 
 
-N_SEEDS = 2.0**53
+N_SEEDS = 2 / EPS
 """Seeds that there are: as many as floats between 0 and 1 that a Generator draws."""
 
 

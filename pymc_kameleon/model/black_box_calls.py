@@ -19,11 +19,9 @@ from pytensor.graph import Apply, Constant, FunctionGraph, Op
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.type import DenseTensorType
 
+from pymc_kameleon.core.conventions import MOST_BYTES
 from pymc_kameleon.model.black_boxes import has_numba_version, is_of_user
 from pymc_kameleon.model.gathering import perform
-
-MOST_BYTES = 2**26
-"""Memory for what was returned at points that a chain has tried; the oldest are forgotten first."""
 
 OVERHEAD = 1000
 """Bytes that a note takes besides its arrays, about."""
@@ -72,7 +70,8 @@ class Notes:
         others = [n for n in self._forget(key) if n.number != number or not n.took(_equal, inputs)]
         self._at[key] = (*others, note)
         self._size += sum(n.size for n in self._at[key])
-        while self._size > MOST_BYTES and len(self._at) > 2:  # this point, and where the chain is
+        # The oldest are forgotten first, but not this point, nor where the chain is.
+        while self._size > MOST_BYTES and len(self._at) > 2:
             self._forget(next(other for other in self._at if other != self._here))
 
     def find(self, point, number, inputs):

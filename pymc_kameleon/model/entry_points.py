@@ -16,11 +16,9 @@ from numba import config
 
 from pymc_kameleon.core import compiler, linalg, numba_calls
 from pymc_kameleon.core.jit import entry_jit
-from pymc_kameleon.core.target import LOGP_SIGNATURE
+from pymc_kameleon.core.target import LOGP_SIGNATURE, VECTOR
 from pymc_kameleon.model.gathering import in_turn
 from pymc_kameleon.model.python_calls import CheckedOp, WrongReturn
-
-VECTOR = LOGP_SIGNATURE.args[3]  # the type of the last argument
 
 OTHER_OUTPUTS = (
     "A black box returned outputs of another length than at the model's initial point. Let it "
@@ -121,27 +119,15 @@ def logp_entry(function):
     return _entry(function, logp)
 
 
-def logp_and_gradient_entry(function):
-    """Return an entry point that computes both, and writes the gradient."""
+def logp_and_vector_entry(function):
+    """Return one that also writes a vector: the gradient, or what black boxes have returned."""
     address, call = _inner(function)
 
-    def logp(x, data, shapes, gradient):
-        value, slope = call(address, (x, data, shapes))
-        linalg.copy(slope, gradient)
-        return value.item()
-
-    return _entry(function, logp)
-
-
-def logp_and_outputs_entry(function):
-    """Return an entry point that computes the log-density, and writes the black boxes' outputs."""
-    address, call = _inner(function)
-
-    def logp(x, data, shapes, outputs):
+    def logp(x, data, shapes, vector):
         value, found = call(address, (x, data, shapes))
-        if found.size != outputs.size:
+        if found.size != vector.size:
             raise WrongReturn(OTHER_OUTPUTS)
-        linalg.copy(found, outputs)
+        linalg.copy(found, vector)
         return value.item()
 
     return _entry(function, logp)

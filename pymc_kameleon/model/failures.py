@@ -9,8 +9,8 @@ from pymc_kameleon.model.gathering import run
 from pymc_kameleon.model.python_calls import WrongReturn
 from pymc_kameleon.model.remote import NotHere, TooLong
 
-ERRORS, LATE = range(2)
-"""Kinds of rejected calls."""
+ERRORS, LATE, DOUBTS, TURN = range(4)
+"""Kinds of rejected calls; and what else a Watch has counts of."""
 
 
 class Rejected(Exception):

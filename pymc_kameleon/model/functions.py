@@ -44,8 +44,7 @@ from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     checked_ops,
     in_numba,
-    logp_and_gradient_entry,
-    logp_and_outputs_entry,
+    logp_and_vector_entry,
     logp_entry,
     python_ops,
     vector_entry,
@@ -106,7 +105,7 @@ class Said:
         return Said, (self.names,)
 
 
-LOGP_ENTRIES = logp_entry, logp_and_gradient_entry, logp_and_outputs_entry
+LOGP_ENTRIES = logp_entry, logp_and_vector_entry
 """Of what is seen at each evaluation if it calls Python."""
 
 _known = WeakKeyDictionary()
@@ -294,7 +293,7 @@ class ModelLogp(ModelFunctions):
             if not derivatives:
                 return [([], [logp], logp_entry)]
             gradient = _gradient(logp, own)
-            functions = [([], [logp, gradient], logp_and_gradient_entry)]
+            functions = [([], [logp, gradient], logp_and_vector_entry)]
             if derivatives > 1:
                 v = pt.vector("v", shape=self.gradient.shape, dtype="float64")
                 product = _gradient(pt.dot(gradient, v), own)
@@ -609,12 +608,8 @@ def _equal(a, b):
 
 def _constants(results):
     """Return a digest of the graph's constants: PyTensor does not copy them, so they may change."""
-    digest = sha256()
-    for var in graph_inputs(results):
-        value = getattr(var, "data", None)
-        if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-            digest.update(np.ascontiguousarray(value))
-    return digest.digest()
+    data = [getattr(var, "data", None) for var in graph_inputs(results)]
+    return _fingerprint(v for v in data if isinstance(v, np.ndarray) and v.dtype.kind in "biufc")
 
 
 def _surroundings():

@@ -15,6 +15,8 @@ import pymc as pm
 import pytensor
 from pytensor.graph.traversal import ancestors
 
+from pymc_kameleon.core.conventions import FEW
+
 _log = logging.getLogger("pymc_kameleon")
 
 NOISE_SEED = "noise_seed"
@@ -22,9 +24,6 @@ NOISE_SEED = "noise_seed"
 
 NOISE_STATISTIC = "log_estimate_var"
 """The statistic that tells v; NaN while tuning."""
-
-N_ESTIMATES = 30
-"""Estimates from which v is measured: to a quarter of it."""
 
 TOO_NOISY = 4.0
 """v above which a chain warns: with a normal log-estimate the best random walk then accepts 6 %,
@@ -150,7 +149,7 @@ def say_if_noisy(step, values):
 
 def estimate_variance(log_density, q):
     """Return v at the point `q` (n,); inf if some estimates are 0."""
-    values = np.array([log_density(q) for _ in range(N_ESTIMATES)])
+    values = np.array([log_density(q) for _ in range(FEW)])
     return float(values.var(ddof=1)) if np.isfinite(values).all() else np.inf
 
 

@@ -14,7 +14,7 @@ from pymc_kameleon.model.gathering import in_turn, perform
 from pymc_kameleon.model.layout import fits
 from pymc_kameleon.model.remote import NotHere
 
-PACKAGE = str(Path(__file__).parents[1])
+PACKAGE = str(Path(__file__).parent.parent)
 OWN_IN_WORKERS = str(Path("pymc_kameleon", "model", "remote.py"))
 """Files that are ours: here, and wherever they have come by value."""
 

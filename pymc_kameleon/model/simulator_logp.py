@@ -24,11 +24,12 @@ from pytensor import function
 from pytensor.compile import Mode
 from pytensor.gradient import NullTypeGradError
 
+from pymc_kameleon.core.conventions import ROOT_EPS
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     density_entry,
     inputs_entry,
-    logp_and_outputs_entry,
+    logp_and_vector_entry,
     pullback_entry,
 )
 from pymc_kameleon.model.functions import ModelLogp
@@ -38,15 +39,13 @@ from pymc_kameleon.model.simulators import cut_of, returns_loglikelihood
 TRUTH, INPUTS, DENSITY, PULLBACK = range(4)
 """Places among the functions."""
 
-LINEAR = 1e-9
-"""Change of ȳ that counts as none, relative to its largest."""
-
 SHIFTS = (0.1, 1.0, 10.0, 1000.0)
 """Of y, relative to 1 + |y|, by which it is seen whether log π is linear in it: up and down, as a
 log-density may have corners on one side only."""
 
-LEVELS, SLOPES = (-700.0, 50.0, 100.0), (0.0, 1.0, 1.0)
-"""Log-likelihoods far below those of outliers, and far above, and slopes of log π in them there."""
+LEVELS = np.array([-700.0, 50.0, 100.0])
+"""Log-likelihoods far below those of outliers, where log π has the slope 0 in them, and far above,
+where it has the slope 1."""
 
 
 class Tape(NamedTuple):
@@ -88,7 +87,7 @@ class SimulatorLogp(ModelLogp):
         by_y, by_z = _gradients(cut.density, cut.y, own, "in the outputs of its black boxes")
         pulled = _gradients(pt.dot(cut.x, x_bar), cut.y, own, "of their inputs")
         return [
-            ([], cut.whole, logp_and_outputs_entry),
+            ([], cut.whole, logp_and_vector_entry),
             ([cut.y], [cut.x], partial(inputs_entry, q, p)),
             ([cut.y], [cut.density, by_y, by_z], partial(density_entry, q, p)),
             ([cut.y, x_bar], [*pulled], partial(pullback_entry, q, p)),
@@ -122,17 +121,17 @@ class SimulatorLogp(ModelLogp):
                         f"The log-density has no gradient in what `{box.name}` returns."
                     )
                 continue
-            is_linear = all(np.max(np.abs(s - s[0])) <= LINEAR * np.max(np.abs(s)) for s in by_y)
+            is_linear = all(np.max(np.abs(s - s[0])) <= ROOT_EPS * np.max(np.abs(s)) for s in by_y)
             if is_linear or self._are_beside_outliers(places, starts[0], y):
                 raise NotEmulated(returns_loglikelihood(box.name))
 
     def _are_beside_outliers(self, places, z, y):
         """Whether some outputs are log-likelihoods that are mixed with those of outliers."""
         ys = np.tile(y, (len(LEVELS), 1))
-        ys[:, places] = np.array(LEVELS)[:, None]
+        ys[:, places] = LEVELS[:, None]
         slopes = self.gradients_given(np.tile(z, (len(ys), 1)), ys)[0][:, places]
         slopes = slopes[:, slopes[-1] != 0.0]  # some may be impossible, whatever y is
-        return slopes.size > 0 and np.all(np.abs(slopes.T - SLOPES) <= LINEAR)
+        return slopes.size > 0 and np.all(np.abs(slopes.T - (LEVELS > 0)) <= ROOT_EPS)
 
     def n_varying(self, b, initial_point):
         """Return how many inputs of a box vary if the step's variables do, around a point."""

@@ -69,13 +69,8 @@ class Cut(NamedTuple):
     alone: list  # of each box: a vector of p inputs, and what it returns of them, (q,)
 
 
-def simulators_of(model, own, initial_point):
-    """Return the Simulators of a model, called near its initial point, or raise NotEmulated."""
-    return cut_of(model, model.logp(), own, initial_point).simulators
-
-
 def cut_of(model, logp, own, initial_point):
-    """Return the Cut of a model's log-density; other arguments as of `simulators_of`."""
+    """Return the Cut of a model's log-density, called near its start, or raise NotEmulated."""
     graph, calls = _graph_and_calls(model, logp, own)
     start = _Start(model, calls, initial_point)
     calls = [call.with_coordinates(start) for call in calls]

@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_kameleon.core.compiler import one_thread_compiles
+from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.pymc_internals import (
@@ -22,8 +23,8 @@ _log = logging.getLogger("pymc_kameleon")
 RETRIES = 100
 """Points tried for each chain, until the log-density is finite."""
 
-N_PRIOR, LEAST_FINITE = 300, 30
-"""Draws of the prior; and how many of them have to be finite."""
+N_PRIOR = 300
+"""Draws of the prior, of which some have to be finite."""
 
 POINTS = {
     "jitter": "about the model's initial point",
@@ -219,4 +220,4 @@ def prior_draws(model, layout):
         with suppress(ArithmeticError):  # as of an inverse gamma with a small shape, at 1 / 0
             points.append(layout.raveled(draw(seed))[layout.places[: layout.d]])
     finite = [point for point in points if np.isfinite(point).all()]
-    return np.array(finite) if len(finite) >= LEAST_FINITE else None
+    return np.array(finite) if len(finite) >= FEW else None

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.core.conventions import CHAINS
 from pymc_kameleon.core.target import function_address
 from pymc_kameleon.model.entry_points import python_entry
-from pymc_kameleon.model.failures import ERRORS, LATE, Rejected, watched
+from pymc_kameleon.model.failures import DOUBTS, ERRORS, LATE, TURN, Rejected, watched
 from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.model.python_calls import WrongReturn
 
@@ -20,7 +21,7 @@ LOOKS = (0, 100, 1_000, 10_000, 100_000)
 """Draws after tuning at which a chain evaluates a point again: fixed, so that a run that was
 interrupted makes the same statistics."""
 
-LOOKING_CHAINS = 4
+LOOKING_CHAINS = CHAINS
 """Chains of a run that do so: two in both directions of a coordinate, and two of another one."""
 
 MOST_DOUBTS = 2
@@ -29,7 +30,6 @@ MOST_DOUBTS = 2
 MOST_LETTERS = 200
 """Of the text of an exception that is kept."""
 
-DOUBTS, TURN = LATE + 1, LATE + 2
 FAILED, ODD, FAR = range(3)
 BEFORE, AFTER, FAR_LOGP, BEST = range(4)
 """Places in the arrays of a Watch."""

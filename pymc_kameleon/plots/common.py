@@ -4,7 +4,6 @@ from inspect import cleandoc
 from textwrap import fill
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 from arviz_base import rcParams
 from arviz_base.validate import validate_dict_argument
@@ -15,6 +14,9 @@ from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.step.groups import LEARNED_GROUP
 from pymc_kameleon.step.learned import BIS, COORDINATE
+
+N_POINTS = 50
+"""Places along an axis of which a curve is made: values of an input, or windows of draws."""
 
 TRANSFORMS = {"_log__": np.log, "_logodds__": logit}
 """Transforms of PyMC that need no bounds, by what they add to a variable's name."""
@@ -53,34 +55,6 @@ def checked_backend(backend):
     if backend is None and rcParams["plot.backend"] == "none":
         raise ImportError("Plotting needs matplotlib, bokeh or plotly: install one of them.")
     return rcParams["plot.backend"] if backend is None else backend
-
-
-def panels_of_rows(values, texts, backend, width):
-    """Return panels for the columns of a Dataset, with the labels `texts`, and its rows' places."""
-    from arviz_plots import PlotCollection, visuals  # takes half a second
-
-    [dim], n = values.dims, len(next(iter(values.values())))
-    backend, size = checked_backend(backend), (width, 1.5 + 0.4 * n)
-    plots = PlotCollection.grid(
-        values,
-        cols=["__variable__"],
-        backend=backend,
-        figure_kwargs=figure_of(backend, {}, figsize=size, sharey=True),
-    )
-    for name, text in texts.items():
-        plots.map(visuals.labelled_x, data=values[[name]], text=text, store_artist=False)
-    plots.map(visuals.set_ylim, data=values, limits=(-0.5, n - 0.5), store_artist=False)
-    plots.map(name_rows, data=values, names=values[dim].values, store_artist=False)
-    return plots, xr.DataArray(np.arange(n), values.coords)
-
-
-def check_table(table, source, columns):
-    """Raise a TypeError unless it is a DataFrame with the columns that `source` returns."""
-    if not isinstance(table, pd.DataFrame) or not {*columns} <= {*table}:
-        raise TypeError(
-            f"This plot takes the table that {source}() returns, with the columns {[*columns]}, "
-            f"not {type(table).__name__}."
-        )
 
 
 def name_rows(data, target, names):

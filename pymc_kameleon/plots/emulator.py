@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.analysis.emulator import SimulatorEmulator, emulator
-from pymc_kameleon.plots.common import Style, documented, made, result_of
+from pymc_kameleon.plots.common import N_POINTS, Style, documented, made, result_of
 
 EMULATOR_VISUALS = {
     "line": ["color", "overlay"],
@@ -14,9 +14,6 @@ EMULATOR_VISUALS = {
     "legend": [],
 }
 """Visuals, and the aesthetics that they follow."""
-
-N_PLACES = 60
-"""Values of each input."""
 
 MOST_IN_LEGEND = 12
 """Outputs up to which there is a legend."""
@@ -102,10 +99,10 @@ def _chosen(what, wanted, known):
 def _effects(own, places, rows):
     """Return values of inputs and outputs, (input, output, place, plot_axis)."""
     low, high = own.range()
-    values = np.empty((len(places), len(rows), N_PLACES, 2))
+    values = np.empty((len(places), len(rows), N_POINTS, 2))
     for k, i in enumerate(places):
-        x = np.tile(own.best, (N_PLACES, 1))
-        x[:, i] = np.linspace(low[i], high[i], N_PLACES)
+        x = np.tile(own.best, (N_POINTS, 1))
+        x[:, i] = np.linspace(low[i], high[i], N_POINTS)
         values[k, :, :, 0] = x[:, i]
         values[k, :, :, 1] = own(x)[:, rows].T
     labels = [own.inputs[i] for i in places]

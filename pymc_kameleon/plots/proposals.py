@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import xarray as xr
+from scipy.stats import rayleigh
 
 from pymc_kameleon.model.layout import split_name
 from pymc_kameleon.plots.common import (
@@ -22,7 +23,7 @@ from pymc_kameleon.step.base import samplers
 from pymc_kameleon.step.groups import STATE_GROUP
 from pymc_kameleon.step.learned import BIS, COORDINATE
 
-CONTOUR = np.sqrt(-2 * np.log(1 - 0.95))
+CONTOUR = rayleigh.ppf(0.95)
 """Radius of the circle that has 95 % of a standard normal in two dimensions."""
 
 PAIR_VISUALS = {"scatter": ["overlay"], "dist": [], "xlabel": [], "ylabel": []}  # plot_pair's

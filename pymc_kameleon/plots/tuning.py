@@ -5,6 +5,7 @@ import xarray as xr
 from arviz_base.labels import MapLabeller
 
 from pymc_kameleon.plots.common import (
+    N_POINTS,
     Style,
     beside,
     checked_pairs,
@@ -23,9 +24,6 @@ from pymc_kameleon.step.options import checked_choice
 
 TUNED = ("scaling", "accept_prob", "bandwidth")
 """Statistics that are shown by default, if there are any."""
-
-N_WINDOWS = 50
-"""How many windows of draws acceptance is averaged over."""
 
 STEM_HEIGHT = 0.45
 """Height of a stem of 1, in rows."""
@@ -134,7 +132,7 @@ def _statistics(dt, var_names, coords):
             f"Samplers of pymc_kameleon have {list(TUNED)}, or the first two."
         )
     n = sum(part.sizes.get("draw", 0) for part in parts)
-    return [with_labels(part[names], coords) for part in parts], max(1, n // N_WINDOWS)
+    return [with_labels(part[names], coords) for part in parts], max(1, n // N_POINTS)
 
 
 @documented({**VISUALS["correlation"], "legend": []}, "PlotCollection.grid")

@@ -13,6 +13,7 @@ from pymc_kameleon.step.groups import (
     DRAWN_GROUPS,
     EVALUATIONS,
     GROUPS_BY_DRAW,
+    LEARNED_GROUP,
     STATE_GROUP,
     WARMUP_GROUPS,
     WARMUP_POSTERIOR,
@@ -130,6 +131,17 @@ def draws_in(dt, to):
     if not all(posterior.sizes[dim] for dim in ("chain", "draw")):
         raise ValueError(f"There are no draws to {to}: chain or draw has the length 0.")
     return posterior
+
+
+def statistics_in(dt):
+    """Return the statistics of a result's draws by name, none of a result that has none."""
+    return dt["sample_stats"] if "sample_stats" in getattr(dt, "children", ()) else {}
+
+
+def learned_in(dt):
+    """Return what a result says that tuning has learned, a Dataset; floats are doubles."""
+    learned = dt[LEARNED_GROUP].to_dataset()
+    return learned.map(lambda own: own.astype(float) if own.dtype.kind == "f" else own)
 
 
 def _how_far(saved):

@@ -20,6 +20,7 @@ import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
+from pymc_kameleon.core.conventions import MOST_BYTES
 from pymc_kameleon.result.state import Saved, stacked
 from pymc_kameleon.step.groups import (
     AHEAD,
@@ -34,11 +35,12 @@ from pymc_kameleon.step.groups import (
 NUMBERS_PER_CHUNK = 2**16
 """Numbers in a chunk, which is a file that is written again when draws are appended."""
 
-INTERVAL, BUSY_SHARE, MOST_BYTES = 2.0, 0.05, 2**26
-"""Seconds between writes, about; share of the time that these may take; and bytes that may wait."""
+INTERVAL, BUSY_SHARE = 2.0, 0.05
+"""Seconds between writes, about; and share of the time that these may take."""
 
-LOCK_TIMEOUT = 3.0
-"""Seconds to wait for a store: workers of a process that was killed hold it until they end, too."""
+DEATH_WAIT = 3.0
+"""Seconds in which it should be seen that a process has died: those of its workers that still hold
+a store end, and a pool gives up what it was doing."""
 
 SPARE_BYTES = 4096
 """Bytes that a checkpoint may grow by: numbers in the text of a generator."""
@@ -92,7 +94,7 @@ def locked(path):
         raise OSError(f"{path} cannot be written: {error}.") from None
     lock = FileLock(file)
     try:
-        lock.acquire(timeout=LOCK_TIMEOUT)
+        lock.acquire(timeout=DEATH_WAIT)
     except Timeout:
         raise ValueError(
             f"Another run writes to {path}: wait for its end, or take another store."
@@ -134,7 +136,9 @@ def _checkpointed(path, checkpoints, row):
     try:
         content = checkpoints[row]
         if content.any():
-            return _from_bytes(content)
+            end = bytes(22)  # which zip looks for in the last 64 kB
+            with np.load(io.BytesIO(content.tobytes().rstrip(b"\0") + end)) as arrays:
+                return dict(arrays)
     except UNREADABLE as error:
         number = checkpoints.attrs["chains"][row]
         raise _damaged(path, f"the state of chain {number} cannot be read ({error})") from None
@@ -146,12 +150,6 @@ def _as_bytes(steps, state):
     content = io.BytesIO()
     np.savez(content, **{name: values[0] for name, (_, values) in stacked(steps, [state]).items()})
     return content.getbuffer()
-
-
-def _from_bytes(content):
-    whole = content.tobytes().rstrip(b"\0") + bytes(22)  # zip looks for its end in the last 64 kB
-    with np.load(io.BytesIO(whole)) as arrays:
-        return dict(arrays)
 
 
 class Batch(NamedTuple):

@@ -13,8 +13,10 @@ import numpy as np
 from arviz_stats.base import array_stats
 from scipy.stats import chi2
 
-SIZE, LEAST, MOST = 4, 4, 16
-"""Chains of a superchain, about; and superchains, at least and at most."""
+from pymc_kameleon.core.conventions import CHAINS
+
+LEAST, MOST = CHAINS, CHAINS * CHAINS
+"""Superchains, at least and at most: as many as a usual run has chains, of as many chains each."""
 
 HIGH_RHAT, SELDOM, CORRELATION = 1.05, 0.01, 2.0
 """Values of R-hat and of nested R-hat that are high however few the draws are; the probability of
@@ -27,7 +29,7 @@ ATTRIBUTE = "superchains"
 
 def superchains(n):
     """Return the superchain of each of n chains, (n,) int64, all of the same size if possible."""
-    usual = int(np.clip(n // SIZE, min(LEAST, n), MOST))
+    usual = int(np.clip(n // CHAINS, min(LEAST, n), MOST))
     possible = [k for k in range(LEAST, min(MOST, n // 2) + 1) if n % k == 0]
     k = min(possible, key=lambda k: abs(k - usual), default=usual)
     return np.arange(n) * k // n

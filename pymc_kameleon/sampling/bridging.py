@@ -11,18 +11,16 @@ import numpy as np
 from pymc_kameleon.analysis.evidence.draws import CHECKED
 from pymc_kameleon.analysis.evidence.estimate import estimate
 from pymc_kameleon.analysis.evidence.result import Evidence, checked, overlap_of_noise
+from pymc_kameleon.approximation.records import MOST_ROWS
 from pymc_kameleon.model.evaluators import MOST_DEATHS
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.model.watch import FAILED, Rule, Watch
 from pymc_kameleon.sampling.worker_process import Failed
-from pymc_kameleon.sampling.workers import POLL_INTERVAL, SECONDS_IN_THREADS, Workers
+from pymc_kameleon.sampling.workers import POLL_INTERVAL, Workers
 from pymc_kameleon.step.messages import counted, grouped
 
 _log = logging.getLogger("pymc_kameleon")
-
-MOST_DRAWS = 20_000
-"""Draws that are bridged at most. More would only take arithmetic."""
 
 MOST_THREADS = 64
 """Evaluations that are made at a time, where that costs nothing and nobody says how many."""
@@ -30,7 +28,7 @@ MOST_THREADS = 64
 
 def evidence_by(draws, evaluate, n, rng):
     """Return the Evidence that EvidenceDraws tell, by n new points; ValueError of another model."""
-    draws.thin(MOST_DRAWS if draws.logp is not None else n)
+    draws.thin(MOST_ROWS if draws.logp is not None else n)
     logp = _logp_at_draws(draws, evaluate, rng)
     low, high = draws.turn
 
@@ -180,7 +178,7 @@ class Evaluating:
     def _next(self, left):
         """Return the points of a task, and those that are left after it, by their numbers."""
         share = -(-len(left) // self._workers.at_once)
-        n = 1 if self._one_by_one else min(share, max(1, int(SECONDS_IN_THREADS / self._seconds)))
+        n = 1 if self._one_by_one else min(share, max(1, int(POLL_INTERVAL / self._seconds)))
         return left[:n], left[n:]
 
     def _outcome(self, future, task):

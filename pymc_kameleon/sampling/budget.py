@@ -11,7 +11,7 @@ import logging
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 
-from pymc_kameleon.model.noise import N_ESTIMATES
+from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.step.draw_costs import most_evaluations
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.messages import counted, grouped
@@ -29,10 +29,6 @@ as all that chains evaluate then tells of the posterior."""
 LEAST_TO_GUIDE, WAY_TO_GUIDE = 3, 2 + LEAST_TRIES
 """Evaluations of a chain to where another one has found it, at least and usually: the start, that
 place, and draws near it."""
-
-AT_FIRST = 1
-"""Evaluations after the way, before the first transition: where that has led, if it was not the
-last one. If that is NaN, by chance, it is evaluated once more, at the cost of a draw."""
 
 UNFORESEEN = 2
 """Evaluations of a chain while it tunes, at most, that no draw foresees: where it was moved to, if
@@ -133,7 +129,7 @@ class Budget:
         """Return the evaluations by which chains are tried where tuning ends, and later."""
         looks = self.job.n_looks(0, 0, draws, self.chains)
         is_estimate = draws > 0 and any(step.pseudo_marginal for step in self.steps)
-        return looks + self.chains * N_ESTIMATES if is_estimate else looks
+        return looks + self.chains * FEW if is_estimate else looks
 
     def _ways(self, share, room=0):
         """Return how long the way of each step of each chain may be, 0 if it has none.
@@ -187,9 +183,13 @@ class Budget:
 
     @property
     def _beside_way(self):
-        """Return those of a chain besides its ways: a start from which no way begins, too."""
+        """Return those of a chain besides its ways: a start from which no way begins, too.
+
+        Before its first transition each step evaluates where the way has led, if that was not the
+        last one. If that is NaN, by chance, it does so once more, at the cost of a draw.
+        """
         others = sum(not self._searches(step) or step.search.is_one_of_many for step in self.steps)
-        return AT_FIRST * len(self.steps) + others
+        return len(self.steps) + others
 
     @property
     def _unforeseen(self):

@@ -13,6 +13,7 @@ from pymc_kameleon.analysis.evidence.comparison import (
 from pymc_kameleon.analysis.evidence.draws import EvidenceDraws, say_what_counts
 from pymc_kameleon.analysis.evidence.estimate import LEAST_PILOT
 from pymc_kameleon.analysis.evidence.result import Evidence
+from pymc_kameleon.approximation.records import MANY_DRAWS
 from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.sampling.bridging import Density, Evaluating, evidence_by
@@ -21,9 +22,8 @@ from pymc_kameleon.step.options import checked_integer
 
 _log = logging.getLogger("pymc_kameleon")
 
-WITH_SURROGATE, MOST_NEW = 200, 4000
-"""New points by default, if evaluations are expensive; and of others, which are as many as draws,
-at most."""
+WITH_SURROGATE = 200
+"""New points by default, if evaluations are expensive."""
 
 
 def evidence(dt, model=None, n_evaluations=None, random_seed=None, *, cores=None, executor=None):
@@ -86,7 +86,7 @@ def evidence(dt, model=None, n_evaluations=None, random_seed=None, *, cores=None
     say_what_counts(draws.model, draws.restricted)
     if n_evaluations is None:
         n_draws = draws.x.shape[0] * draws.x.shape[1]
-        usual = int(np.clip(n_draws, WITH_SURROGATE, MOST_NEW))
+        usual = int(np.clip(n_draws, WITH_SURROGATE, MANY_DRAWS))
         n_evaluations = WITH_SURROGATE if draws.is_expensive else usual
     rng = np.random.default_rng(random_seed)
     with evaluators_of(executor) as evaluators:

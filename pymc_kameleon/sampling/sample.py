@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pymc as pm
 
+from pymc_kameleon.core.conventions import CHAINS
 from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
@@ -27,8 +28,6 @@ from pymc_kameleon.sampling.run_costs import (
     say_what_n_logp_leaves_out,
 )
 from pymc_kameleon.sampling.settings import (
-    CHAINS,
-    DEFAULT_DRAWS,
     FEW_CHAINS,
     MOST_DRAWS,
     Settings,
@@ -36,6 +35,7 @@ from pymc_kameleon.sampling.settings import (
     share_of_each,
 )
 from pymc_kameleon.sampling.workers import Workers, evaluators_of
+from pymc_kameleon.step.base import DEFAULT_TUNE
 from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
 
@@ -227,7 +227,7 @@ def sample(
                     "have the same draws with others."
                 )
             is_open = target_ess is not None or max_evaluations is not None
-            most = MOST_DRAWS if is_open else DEFAULT_DRAWS
+            most = MOST_DRAWS if is_open else DEFAULT_TUNE
             if max_evaluations and follow and max_concurrent is None and chains is None:
                 chains = chains_of_few(max_evaluations, sum(one.layout.d for one in steps))
             if max_concurrent is not None:
@@ -334,7 +334,7 @@ def resume(
                 raise ValueError(f"A run goes on in its own store, {result}: leave out store=.")
             steps = None if step is None else steps_of_run(step, model)
             is_open = target_ess is not None or max_evaluations is not None
-            most = MOST_DRAWS if is_open else DEFAULT_DRAWS
+            most = MOST_DRAWS if is_open else DEFAULT_TUNE
             run = _run_of(
                 ResumedRun(
                     *(model, result, steps, draws, most, target_ess is not None, max_evaluations)
@@ -364,12 +364,14 @@ def _run_of(
     prepared = prepare(origin, store)
     try:
         job, all_chains = prepared.job, prepared.chains
-        limits.parameters = _parameters(model, job.outputs, limits.target_ess)
+        limits.parameters = [rv.name for rv in model.free_RVs if rv.name in job.outputs.variables]
+        if limits.target_ess is not None and not limits.parameters:
+            raise ValueError("target_ess needs parameters to look at, which var_names leaves out.")
         most = max(len(all_chains), prepared.settings.max_concurrent)
         workers = Workers(job, most, cores, evaluators)
         computed = _computed(idata_kwargs, model, job.outputs)
         left = _say_what_begins(prepared, workers, limits, computed, max_evaluations)
-        checks = compute_convergence_checks and bool(_kept_parameters(model, job.outputs))
+        checks = compute_convergence_checks and bool(limits.parameters)
         shown = False if quiet else progressbar
         progress = Progress(all_chains, shown, left, prepared.settings.max_concurrent)
         return Run(
@@ -452,24 +454,8 @@ def _limits(callback, max_time, target_ess):
         checked_number("target_ess", target_ess, 0, np.inf)
     if not (callback is None or callable(callback)):
         raise ValueError(f"callback must be a function of a run and a draw, not {callback!r}.")
-    return Limits(callback, _seconds(max_time), target_ess, [])
-
-
-def _seconds(max_time):
-    if max_time is None:
-        return None
     if isinstance(max_time, timedelta):
         max_time = max_time.total_seconds()
-    return checked_number("max_time", max_time, 0, np.inf)
-
-
-def _kept_parameters(model, outputs):
-    return [rv.name for rv in model.free_RVs if rv.name in outputs.variables]
-
-
-def _parameters(model, outputs, target_ess):
-    """Return the parameters whose ESS is looked at; raise a ValueError if there are none."""
-    kept = _kept_parameters(model, outputs)
-    if target_ess is not None and not kept:
-        raise ValueError("target_ess needs parameters to look at, which var_names leaves out.")
-    return kept
+    if max_time is not None:
+        max_time = checked_number("max_time", max_time, 0, np.inf)
+    return Limits(callback, max_time, target_ess, [])

@@ -3,13 +3,14 @@
 import json
 from dataclasses import dataclass, fields
 
+from pymc_kameleon.core.conventions import CHAINS
 from pymc_kameleon.model.watch import Rule
 from pymc_kameleon.sampling.budget import ALL_SETTLED
+from pymc_kameleon.step.base import DEFAULT_TUNE
 from pymc_kameleon.step.options import checked_bool, checked_integer
 
-CHAINS, DEFAULT_DRAWS, MOST_DRAWS = 4, 1000, 100_000
-"""Chains, and draws of each, by default; and draws at most, if they are drawn until there are
-enough."""
+MOST_DRAWS = 100_000
+"""Draws of each chain at most, if they are drawn until there are enough."""
 
 FEW_EVALUATIONS, FEW_CHAINS = (70, 5), 2
 """Evaluations of a run, and times d, with fewer than which there are fewer chains by default, if
@@ -27,8 +28,8 @@ class Settings:
     `discard_tuned_samples`. The last ones are of a run of limited evaluations.
     """
 
-    draws: int = DEFAULT_DRAWS
-    tune: int = 1000
+    draws: int = DEFAULT_TUNE  # as many as of tuning, as in pm.sample
+    tune: int = DEFAULT_TUNE
     chains: int = CHAINS
     max_concurrent: int = 1
     keeps_warmup: bool = False
@@ -65,7 +66,11 @@ class Settings:
     def read(cls, attributes):
         """Return the settings of which these are the attributes, among others."""
         kept = {each.name: each.type for each in fields(cls) if each.name in attributes}
-        return cls.checked(**{name: _read(kind, attributes[name]) for name, kind in kept.items()})
+        read = {
+            name: kind(attributes[name]) if kind in (int, bool) else json.loads(attributes[name])
+            for name, kind in kept.items()
+        }
+        return cls.checked(**read)
 
 
 def chains_of_few(max_evaluations, d):
@@ -76,11 +81,7 @@ def chains_of_few(max_evaluations, d):
 
 def share_of_each(chains):
     """Return the draws of each chain with which all make as many as those of a usual run."""
-    return -(-CHAINS * DEFAULT_DRAWS // checked_integer("chains", chains, at_least=1))
-
-
-def _read(kind, value):
-    return kind(value) if kind in (int, bool) else json.loads(value)
+    return -(-CHAINS * DEFAULT_TUNE // checked_integer("chains", chains, at_least=1))
 
 
 def _checked(name, kind, value):

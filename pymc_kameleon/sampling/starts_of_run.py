@@ -227,15 +227,11 @@ def _known(initvals, model):
             f"result, or the path of one that exists, or {words}, not {initvals!r}."
         )
     shapes = {name: tuple(map(int, shape)) for name, shape in model.eval_rv_shapes().items()}
-    every = [_without_deterministics(values or {}, model) for values in every]
+    follow = {*model.deterministics, *(var.name for var in model.deterministics)}
+    every = [{k: v for k, v in (own or {}).items() if k not in follow} for own in every]
     for values in every:
         _check_values(values, shapes)
     return every[0] if isinstance(initvals, dict) else every
-
-
-def _without_deterministics(values, model):
-    follow = {*model.deterministics, *(var.name for var in model.deterministics)}
-    return {var: value for var, value in values.items() if var not in follow}
 
 
 def _check_values(values, shapes):

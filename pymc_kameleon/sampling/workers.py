@@ -20,12 +20,14 @@ from multiprocessing import current_process
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.core.conventions import CHAINS
 from pymc_kameleon.model.black_box import Function
 from pymc_kameleon.model.black_boxes import names_of
 from pymc_kameleon.model.evaluators import ByValue, Elsewhere, Evaluators
 from pymc_kameleon.model.gathering import Gathering
 from pymc_kameleon.model.pymc_internals import multiprocessing_context
 from pymc_kameleon.model.remote import belong_to_parent
+from pymc_kameleon.result.store import DEATH_WAIT
 from pymc_kameleon.sampling.without_main import WITHOUT_MAIN
 from pymc_kameleon.sampling.worker_process import (
     Packed,
@@ -37,10 +39,7 @@ from pymc_kameleon.sampling.worker_process import (
 
 _log = logging.getLogger("pymc_kameleon")
 
-MOST_CORES = 4
-"""Chains that advance at a time by default, at most."""
-
-SECONDS_IN_THREADS, SECONDS_IN_PROCESSES, SECONDS_TOGETHER = 0.1, 0.5, 1.0
+SECONDS_IN_PROCESSES, SECONDS_TOGETHER = 0.5, 1.0
 """Time that an advance should take: some fifty times what it costs to send it and back."""
 
 SLOW_CALL = 0.005
@@ -48,10 +47,8 @@ SLOW_CALL = 0.005
 on two processes that make calls are as fast as two that have chains: 1.96 times one, with 20 ms."""
 
 POLL_INTERVAL = 0.1
-"""Seconds between two looks at what is done, and between two pictures of a bar."""
-
-DEATH_WAIT = 2.0
-"""Seconds in which a pool should see that one of its processes has died."""
+"""Seconds between two looks at what is done, and between two pictures of a bar; and time that an
+advance should take in a thread."""
 
 FORK_WAIT, FORK_EVALUATIONS = 10.0, 20
 """In so many seconds, and times that an evaluation takes, a forked process should have made one."""
@@ -59,7 +56,7 @@ FORK_WAIT, FORK_EVALUATIONS = 10.0, 20
 
 def default_cores():
     """Return how many chains advance at a time by default: one per processor, at most 4."""
-    return min(MOST_CORES, os.cpu_count() or 1)
+    return min(CHAINS, os.cpu_count() or 1)
 
 
 @contextmanager
@@ -157,7 +154,7 @@ class Workers:
                 _log.info(f"cores={cores} is not used: the executor has its own workers.")
         elif job.holds_gil and not self.gathers:
             self._choose_processes(most)
-        self.seconds = SECONDS_IN_PROCESSES if self._in_processes else SECONDS_IN_THREADS
+        self.seconds = SECONDS_IN_PROCESSES if self._in_processes else POLL_INTERVAL
         if self.gathers or evaluators is not None:  # where others wait while one begins and ends
             self.seconds = SECONDS_TOGETHER
 
@@ -174,9 +171,12 @@ class Workers:
             )
         if not self._in_processes:
             self.at_once = 1
-        elif self.at_once > 1 and self._job.in_numba and _calls_are_slow(self._job.users_ops):
+            return
+        ops = self._job.users_ops
+        are_slow = all(isinstance(op, Function) and SLOW_CALL < op.seconds < np.inf for op in ops)
+        if self.at_once > 1 and self._job.in_numba and are_slow:  # worth being sent one by one
             context = multiprocessing_context(self._job.compile_kwargs)
-            functions = [op.function for op in self._job.users_ops]
+            functions = [op.function for op in ops]
             self._pools = CallPools(functions, self.at_once, context)
             self._in_processes, self.at_once = False, most
 
@@ -343,11 +343,6 @@ def _has_calls(job):
             "take turns. Leave it out, and pass cores=, which makes processes."
         )
     return True
-
-
-def _calls_are_slow(ops):
-    """Whether calls of black boxes are worth being sent to a process one by one."""
-    return all(isinstance(op, Function) and SLOW_CALL < op.seconds < np.inf for op in ops)
 
 
 def _check_stoppable(gathers):

@@ -328,7 +328,7 @@ def test_too_few_or_many_evaluations_are_none_for_a_process(result):
 
 
 def test_what_is_not_known_is_said(result, caplog, monkeypatch):
-    monkeypatch.setattr("pymc_kameleon.analysis.process_correction.LEAST_EFFECTIVE", np.inf)
+    monkeypatch.setattr("pymc_kameleon.analysis.process_correction.FEW", np.inf)
     table = pk.summary(result)
     assert table["mcse_mean"].isna().all()
     assert "known badly, as by few draws: mean of x[0]" in caplog.text

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tomllib
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +14,6 @@ from filelock import FileLock, Timeout
 from numba import config, float64, int64, njit, typeof, types, vectorize
 from numba.core.runtime import _nrt_python, rtsys
 from numba.extending import overload
-from packaging.specifiers import SpecifierSet
 
 from pymc_kameleon.core import compiler, numba_cache, numba_calls
 from pymc_kameleon.core.fingerprint import LIBRARIES, _described, fingerprint
@@ -40,18 +38,6 @@ def total(y):
     for i in range(y.size):
         s += y[i]
     return s
-
-
-def test_numba_is_a_version_that_the_compiler_knows():
-    assert compiler.IS_KNOWN
-
-
-def test_only_versions_of_numba_that_the_compiler_knows_are_installed():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    [bounds] = [name for name in project["dependencies"] if name.startswith("numba")]
-    minors = (f"0.{minor}" for minor in range(100))
-    allowed = SpecifierSet(bounds.removeprefix("numba")).filter(minors)
-    assert tuple(allowed) == compiler.KNOWN_VERSIONS
 
 
 def test_parts_are_no_machine_code_and_a_whole_has_one_function():
@@ -351,23 +337,3 @@ def test_what_is_cached_of_a_class_that_is_gone_is_passed_over(tmp_path, monkeyp
     assert file._load_index() == {Gone: "code"}
     monkeypatch.delattr(f"{__name__}.Gone")
     assert file._load_index() == {}  # the code is the same, as it does not name the class
-
-
-@pytest.mark.slow
-def test_without_a_known_numba_everything_works_and_is_said():
-    script = """
-import numba
-numba.__version__ = "0.99.0"
-import pymc as pm
-import pymc_kameleon as pk
-with pm.Model():
-    pm.Normal("x", shape=2)
-    step = pk.baselines.RWM()
-step.setup_chain(1, 0, 1)
-print(step.step(step.model.initial_point())[1][0]["n_logp"])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["11"]
-    assert "not tried with numba 0.99.0" in done.stderr

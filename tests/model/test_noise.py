@@ -15,6 +15,7 @@ from scipy import stats
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.chain import CURRENT, N_PROGRESS, STALE_DERIVED, STALE_LOGP
+from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.model import noise
 from pymc_kameleon.step.job import ChainState, Job, advance
 from pymc_kameleon.step.make_draws import NO_OUTPUTS, block
@@ -145,11 +146,11 @@ def test_the_variance_is_measured_where_tuning_ends():
     dt = sample(pk.baselines.RWM(model=toy(1.2), pseudo_marginal=True))
     v = dt["sample_stats"][noise.NOISE_STATISTIC].values
     assert np.all(v == v[:, :1])
-    n = noise.N_ESTIMATES - 1
+    n = FEW - 1
     low, high = stats.chi2.ppf([1e-4, 1 - 1e-4], n) / n
     assert np.all((low < v / 1.44) & (v / 1.44 < high))
     counted = dt["sample_stats"]["n_logp"].values
-    assert np.all(counted[:, 0] == 10 + noise.N_ESTIMATES)
+    assert np.all(counted[:, 0] == 10 + FEW)
     assert np.all(counted[:, 1:] == 10)
 
 
@@ -174,7 +175,7 @@ def test_too_much_noise_is_said(caplog):
 
 
 def test_estimates_of_zero_are_infinitely_noisy():
-    values = iter([0.0, -np.inf] * noise.N_ESTIMATES)
+    values = iter([0.0, -np.inf] * FEW)
     assert noise.estimate_variance(lambda q: next(values), None) == np.inf
 
 

@@ -17,7 +17,7 @@ from pymc_kameleon.model.black_boxes import is_of_user, name_of
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.simulator_calls import NotEmulated
 from pymc_kameleon.model.simulator_logp import INPUTS, PULLBACK, SimulatorLogp
-from pymc_kameleon.model.simulators import simulators_of
+from pymc_kameleon.model.simulators import cut_of
 from pymc_kameleon.model.watch import Rule
 
 # ---- black boxes --------------------------------------------------------------------------------
@@ -224,11 +224,15 @@ def cut(build):
     return log_density_of(model_of(build))
 
 
+def simulators_of(model):
+    """Return the simulators of a model, of which nothing is compiled."""
+    own = model.continuous_value_vars
+    return cut_of(model, model.logp(), own, model.initial_point()).simulators
+
+
 @cache
 def found(build):
-    """Return the simulators of a model, of which nothing is compiled."""
-    model = model_of(build)
-    return simulators_of(model, model.continuous_value_vars, model.initial_point())
+    return simulators_of(model_of(build))
 
 
 def point_of(logp, seed=1):
@@ -406,7 +410,7 @@ def test_parameters_that_are_repeated_for_each_trial_are_an_input_each(times, p)
     with pm.Model() as model:
         a, b = pm.LogNormal("a"), pm.Normal("b")
         observed(decay_op(pt.concatenate([pt.full((times,), a), pt.stack([b, b, b])])))
-    [box] = simulators_of(model, model.value_vars, model.initial_point()).boxes
+    [box] = simulators_of(model).boxes
     assert box.takes_coordinates == (times == 20)
     assert box.p == p
     assert box.inputs[-1] == "b"
@@ -421,7 +425,7 @@ def test_constants_have_a_digest():
 def test_finding_boxes_calls_each_once():
     model = model_of(shared)
     before = len(calls)
-    simulators_of(model, model.continuous_value_vars, model.initial_point())
+    simulators_of(model)
     assert calls[before:] == ["decay"] * 3
     before = len(calls)
     again = log_density_of(model)

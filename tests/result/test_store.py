@@ -456,7 +456,7 @@ def hold(path, end):
 
 @pytest.mark.slow
 def test_a_store_that_another_process_writes_is_refused(walk, path, monkeypatch):
-    monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr(store, "DEATH_WAIT", 0.1)
     sample(walk, store=path, draws=5)
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
@@ -473,7 +473,7 @@ def test_a_store_that_another_process_writes_is_refused(walk, path, monkeypatch)
 
 
 def test_a_store_that_another_run_writes_is_refused(walk, path, monkeypatch):
-    monkeypatch.setattr(store, "LOCK_TIMEOUT", 0.1)
+    monkeypatch.setattr(store, "DEATH_WAIT", 0.1)
     arrived, refused = threading.Event(), threading.Event()
 
     def wait(run, draw):

@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
 ROUNDS = 3
-"""How often the shares are found anew, as what draws of p are worth depends on them."""
+"""How often two things are found that depend on each other, as shares and what draws are worth."""
 
 UNSEEN = 0.5
 """Of new draws, so many count as such that were where p is not, besides those that were."""
@@ -41,14 +41,14 @@ def bridge(at_p, at_g, control):
     `at_p` (chains, draws) and `at_g` (n,) are log f/g at their draws; `control` (n,) has the mean 0
     under g.
     """
-    ess, n, b = float(at_p.size), len(at_g), 0.0
+    ess, n, b, centred = float(at_p.size), len(at_g), 0.0, control - control.mean()
     if not np.isfinite(at_g).any():
         return Bridge(np.nan, np.inf, 0.0, 0.0)
     for _ in range(ROUNDS):
         share = ess / (ess + n)
         log_z = _solved(at_p, at_g, share, b * control)
         of_p, of_g = _terms(at_p - log_z, at_g - log_z, share)
-        b = _slope(control, of_g)
+        b = centred @ of_g / max(centred @ centred, np.finfo(float).tiny)
         of_g = of_g - b * control
         variance, ess = _variance_and_ess(of_p)
     overlap = of_g.mean()
@@ -72,12 +72,6 @@ def contradiction(at_p, at_g):
     differences = of_p[1] - of_p[0], of_g[1] - of_g[0]
     variance = _variance_and_ess(differences[0])[0] + differences[1].var() / len(at_g)
     return float(log_z[1] - log_z[0]), float(np.sqrt(max(variance, np.finfo(float).eps)))
-
-
-def _slope(control, values):
-    """Return the slope of a straight line through values."""
-    centred = control - control.mean()
-    return centred @ values / max(centred @ centred, np.finfo(float).tiny)
 
 
 def _terms(at_p, at_g, share):

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import logsumexp
 
-DRAWS = 4000
-"""Of the errors, by which those of probabilities are found."""
+from pymc_kameleon.approximation.records import MANY_DRAWS
 
 
 def table_of(evidences, prior=None):
@@ -17,7 +16,7 @@ def table_of(evidences, prior=None):
     errors = np.array([evidences[name].standard_error for name in names])
     odds = np.array([1.0 if prior is None else float(prior[name]) for name in names])
     log_odds = np.log(odds / odds.sum())
-    draws = log_z + errors * np.random.default_rng(0).standard_normal((DRAWS, len(names)))
+    draws = log_z + errors * np.random.default_rng(0).standard_normal((MANY_DRAWS, len(names)))
     best = int(np.nanargmax(log_z)) if np.isfinite(log_z).any() else 0
     probability = _probabilities(log_z + log_odds)
     with np.errstate(invalid="ignore"):

@@ -21,6 +21,7 @@ from pymc_kameleon.model.pymc_internals import (
     HalfFlatRV,
     MinibatchRandomVariable,
 )
+from pymc_kameleon.result.opening import learned_in, statistics_in
 from pymc_kameleon.result.origin import model_of
 from pymc_kameleon.result.steps import restrictions, variables_in_order
 from pymc_kameleon.samplers.surrogate.moves import parameters_of
@@ -47,7 +48,8 @@ class EvidenceDraws:
     `x` (chains, draws, d) has the `variables` in the order of the step, with angles within one
     `turn` (2, d); `logp` the log-densities there, as the sampler has found them, or None;
     `surrogates` the Parameters of each chain, or None; `noise` the variance of an estimated
-    log-density; `restricted` where steps were restricted to, by value variable.
+    log-density, as chains have measured it; `restricted` where steps were restricted to, by value
+    variable.
     """
 
     def __init__(self, dt, model):
@@ -88,8 +90,9 @@ class EvidenceDraws:
         self.surrogates = _surrogates(dt, self.posterior)
         self.is_expensive = self.surrogates is not None or EMULATOR_MOVES in dt.children
         self._turn_angles(np.isin(names, angles_of(self.model)))
-        self.noise = _noise(dt)
-        self.n_diverging = _n_diverging(dt)
+        stats = statistics_in(dt)
+        self.noise = float(stats[NOISE_STATISTIC].mean()) if NOISE_STATISTIC in stats else None
+        self.n_diverging = int(stats["diverging"].sum()) if "diverging" in stats else 0
 
     @property
     def is_estimate(self):
@@ -144,10 +147,10 @@ def _model_for(posterior, model):
 
 def known_logp(dt):
     """Return the log-densities (chains, draws) of a result's draws, None if it has none."""
-    if "sample_stats" not in dt.children or "lp" not in dt["sample_stats"]:
-        return None
-    logp = dt["sample_stats"]["lp"]
-    if dict(logp.sizes) != {dim: dt["posterior"].sizes.get(dim) for dim in ("chain", "draw")}:
+    logp = statistics_in(dt).get("lp")
+    if logp is None or dict(logp.sizes) != {
+        dim: dt["posterior"].sizes.get(dim) for dim in ("chain", "draw")
+    }:
         return None
     return np.ascontiguousarray(logp.transpose("chain", "draw").values, np.float64)
 
@@ -164,18 +167,6 @@ def _in_gap(angles):
     own = np.sort(angles.ravel() % tau)
     gaps = np.diff(own, append=own[0] + tau)
     return (own + gaps / 2)[gaps.argmax()] % tau - tau
-
-
-def _noise(dt):
-    """Return the variance of estimates that chains have measured, the mean of them, or None."""
-    if "sample_stats" not in dt.children or NOISE_STATISTIC not in dt["sample_stats"]:
-        return None
-    return float(dt["sample_stats"][NOISE_STATISTIC].mean())
-
-
-def _n_diverging(dt):
-    stats = dt["sample_stats"] if "sample_stats" in dt.children else ()
-    return int(stats["diverging"].sum()) if "diverging" in stats else 0
 
 
 def why_too_few(chains, draws):
@@ -243,9 +234,7 @@ def _surrogates(dt, posterior):
     """Return the Parameters of each chain with a surrogate that has kernels; None without."""
     if not {SURROGATE_MOVES, LEARNED_GROUP} <= set(dt.children):
         return None
-    learned = dt[LEARNED_GROUP].to_dataset()
-    learned = learned.map(lambda own: own.astype(float) if own.dtype.kind == "f" else own)
-    chains = posterior["chain"].values
+    learned, chains = learned_in(dt), posterior["chain"].values
     if "n_centres" not in learned or not np.isin(chains, learned["chain"]).all():
         return None
     own = learned.sel(chain=chains)

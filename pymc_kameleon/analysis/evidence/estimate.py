@@ -65,7 +65,7 @@ def _bridged(proposal, x, f, evaluate, n, rng):
     best = max(trials, key=lambda trial: trial.found.overlap)
     if n > 0:
         best.add(n, evaluate, rng)
-    difference, of_difference = best.contradiction
+    difference, of_difference = contradiction(best.at_draws, best.at_new)
     unlikely = max(0.0, abs(difference) - USUAL * of_difference)
     error = np.linalg.norm([best.found.standard_error, best.proposal.error, unlikely])
     found = best.found._replace(standard_error=float(error))
@@ -77,7 +77,7 @@ class _Trial:
 
     def __init__(self, proposal, x, f):
         self.proposal = proposal
-        self._at_draws = f - proposal.log_density(x.reshape(-1, x.shape[2])).reshape(f.shape)
+        self.at_draws = f - proposal.log_density(x.reshape(-1, x.shape[2])).reshape(f.shape)
         self.y, self.f_y = np.empty((0, x.shape[2])), np.empty(0)
 
     def add(self, n, evaluate, rng):
@@ -85,10 +85,5 @@ class _Trial:
         more = self.proposal.draws(n, rng)
         self.y = np.concatenate([self.y, more])
         self.f_y = np.concatenate([self.f_y, evaluate(more)])
-        self._at_new = self.f_y - self.proposal.log_density(self.y)
-        self.found = bridge(self._at_draws, self._at_new, self.proposal.control(self.y))
-
-    @property
-    def contradiction(self):
-        """By how much the draws are not those of f, and its standard error."""
-        return contradiction(self._at_draws, self._at_new)
+        self.at_new = self.f_y - self.proposal.log_density(self.y)
+        self.found = bridge(self.at_draws, self.at_new, self.proposal.control(self.y))

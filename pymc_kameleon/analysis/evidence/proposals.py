@@ -17,18 +17,20 @@ from scipy.special import expit, logsumexp
 
 from pymc_kameleon.analysis.evidence.reference import N_SEEN, Reference, reference_of
 from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp, Warped
+from pymc_kameleon.analysis.surrogate_correction import FEW_POINTS
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.archive import FITTED_DROP, worth_fitting
 from pymc_kameleon.samplers.surrogate.density import Surrogate
 from pymc_kameleon.samplers.surrogate.moves import SETS, new_ends, same_surrogates
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
 
-FIRST_POINTS, MOST_POINTS, GOOD_ERROR, LARGEST_ERROR = 128, 2048, 2e-3, 0.02
-"""Points of each set, and t density, by which Z_s is found, to begin with and at most, until the
-error of its logarithm is this. A surrogate whose Z_s is not known to two per cent is not used."""
+MOST_POINTS, GOOD_ERROR, LARGEST_ERROR = 2048, 2e-3, 0.02
+"""Points of each set, and t density, by which Z_s is found, at most, until the error of its
+logarithm is this. A surrogate whose Z_s is not known to two per cent is not used."""
 
 RUNS = 4
 """Inner chains of each draw that makes a reference, if it is of s."""
@@ -45,8 +47,8 @@ SHARES = 0.1, 0.3, 0.6, 0.9
 NU = 8.0
 """ν of t, of a surrogate that is fitted here."""
 
-LEAST_OF_MODE = 30, 3
-"""Different draws of a mode that has a surrogate of its own, at least, and times d."""
+DRAWS_PER_COORDINATE = 3
+"""Different draws, besides few, of a mode that has a surrogate of its own, at least, times d."""
 
 
 class Component:
@@ -69,7 +71,7 @@ class Component:
 
     def _integrate(self):
         """Set log Z_s, its error, and the bound of weights, by points of the reference."""
-        n, logs, self.error = FIRST_POINTS, np.empty((SETS, 0)), np.inf
+        n, logs, self.error = FEW_POINTS, np.empty((SETS, 0)), np.inf
         while self.error > GOOD_ERROR and n <= MOST_POINTS:
             points = self._reference.even(n, first=not logs.size)
             n = 2 * n if logs.size else n
@@ -213,7 +215,7 @@ def _of_surrogate(own, draws, rng):
 
 def fitted(x, f, modes, rng):
     """Return a Proposal that is fitted to draws x (n, d), log-densities f (n,) and modes there."""
-    least = LEAST_OF_MODE[0] + LEAST_OF_MODE[1] * x.shape[1]
+    least = FEW + DRAWS_PER_COORDINATE * x.shape[1]
     x, first = np.unique(x, axis=0, return_index=True)
     f, modes = f[first], modes[first]
     modes = np.where(np.bincount(modes)[modes] < least, 0, modes)

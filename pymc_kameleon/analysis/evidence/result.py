@@ -67,7 +67,8 @@ class Evidence:
     @property
     def number(self):
         """The logarithm with its error, as text."""
-        decimals = _decimals(self.standard_error)
+        known = np.isfinite(self.standard_error) and self.standard_error > 0
+        decimals = int(np.clip(1 - np.floor(np.log10(self.standard_error)), 0, 6)) if known else 2
         return f"{self.log_evidence:.{decimals}f} ± {self.standard_error:.2g}"
 
     @property
@@ -77,12 +78,6 @@ class Evidence:
             f"{self.method}, overlap {self.overlap:.2f}, {grouped(int(self.ess))} effective draws, "
             f"{grouped(self.evaluations)} evaluations"
         )
-
-
-def _decimals(error):
-    """Return how many decimals a number with this error is shown with."""
-    known = np.isfinite(error) and error > 0
-    return int(np.clip(1 - np.floor(np.log10(error)), 0, 6)) if known else 2
 
 
 def overlap_of_noise(variance):

@@ -11,14 +11,11 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
+from pymc_kameleon.analysis.evidence.bridge import ROUNDS
+from pymc_kameleon.core.conventions import ROOT_EPS
+
 CLEAR, CLEAR_SHARE = 25.0, 0.02
 """What share of a variance a term has to explain: so much, and of n draws so much / n."""
-
-ROUNDS = 3
-"""How often a mean and a scale are fitted."""
-
-TINY = 1e-9
-"""Below it, squares and sizes are rounding."""
 
 
 class Warp:
@@ -93,7 +90,7 @@ class _Part:
             of_mean = self._of_mean(z)
             self._m = np.linalg.lstsq(of_mean * w[:, None], y * w, rcond=None)[0]
             residual = y - of_mean @ self._m
-            log_size = np.log(np.maximum(np.abs(residual), TINY))
+            log_size = np.log(np.maximum(np.abs(residual), ROOT_EPS))
             chosen = _chosen(np.ones((len(z), 1)), [z[:, j] for j in before], log_size)
             self._scales = [before[c] for c in chosen]
             of_scale = self._of_scale(z)
@@ -125,8 +122,8 @@ def _chosen(base, candidates, y):
     q, c = np.linalg.qr(base)[0], np.column_stack(candidates)
     y, c = y - q @ (q.T @ y), c - q @ (q.T @ c)
     for _ in candidates:
-        squares = np.maximum(np.square(c).sum(axis=0), TINY)
-        shares = np.square(c.T @ y) / squares / max(y @ y, TINY)
+        squares = np.maximum(np.square(c).sum(axis=0), ROOT_EPS)
+        shares = np.square(c.T @ y) / squares / max(y @ y, ROOT_EPS)
         best = shares.argmax()
         if shares[best] < CLEAR_SHARE or shares[best] * len(y) < CLEAR:
             break
@@ -148,9 +145,9 @@ def _order(z):
         straight = z - q @ (q.T @ z)
         curved = straight - np.outer(square, square @ straight)
         before, after = np.square(straight).sum(axis=0), np.square(curved).sum(axis=0)
-        log_size = np.log(np.maximum(np.abs(curved), TINY))
-        log_size = (log_size - log_size.mean(axis=0)) / np.maximum(log_size.std(axis=0), TINY)
-        told[j] = np.log(np.maximum(before, TINY) / np.maximum(after, TINY))
+        log_size = np.log(np.maximum(np.abs(curved), ROOT_EPS))
+        log_size = (log_size - log_size.mean(axis=0)) / np.maximum(log_size.std(axis=0), ROOT_EPS)
+        told[j] = np.log(np.maximum(before, ROOT_EPS) / np.maximum(after, ROOT_EPS))
         told[j] += 2 * np.square(z[:, j] @ log_size / n)
         told[j, j] = 0
     return np.argsort(told.sum(axis=0) - told.sum(axis=1), kind="stable").tolist()

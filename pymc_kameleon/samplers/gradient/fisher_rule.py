@@ -35,8 +35,9 @@ MOST_PAIRS = 1000
 FEWEST_PAIRS = 4
 """Pairs, at least, from which L is learned."""
 
-MOST_DENSE = 1000
-"""Coordinates up to which L is dense by default, and GadMALA the default sampler."""
+MOST_DENSE = MOST_PAIRS
+"""Coordinates up to which L is dense by default, and GadMALA the default sampler: with more, there
+would be fewer pairs than coordinates."""
 
 
 class FisherTuning(NamedTuple):

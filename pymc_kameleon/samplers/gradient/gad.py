@@ -300,8 +300,10 @@ def start_published(step, scales, n_tune, retreats=True):
 start_published_walk = partial(start_published, retreats=False)
 
 WALK_RULES = {
-    "whitened": Rule(WALK_WHITENED, start_whitened, WALK_ACCEPT, 1),
-    "published": Rule(WALK_PUBLISHED, start_published_walk, WALK_ACCEPT, 1, PUBLISHED_WALK_RATE),
+    "whitened": Rule(WALK_WHITENED, start_whitened, WALK_ACCEPT),
+    "published": Rule(
+        WALK_PUBLISHED, start_published_walk, WALK_ACCEPT, learning_rate=PUBLISHED_WALK_RATE
+    ),
 }  # GadRWM's, by its option `adaptation`
 RULES = {
     "fisher": Rule(
@@ -322,11 +324,6 @@ RULES = {
 
 LEAPFROG_ACCEPT = 0.75
 """α* of more than one leapfrog step."""
-
-
-def default_leapfrog(d):
-    """Return K, about d^¼ as for Hamiltonian Monte Carlo: best for the lesser ESS of x and x²."""
-    return max(2, math.ceil(d**0.25))
 
 
 class LookByGradient(InitialSearch):
@@ -396,7 +393,8 @@ class GradientAdaptive(KameleonStep):
         return self.target_accept if single else MALA_TARGET_ACCEPT, self.target_accept
 
     def _n_leapfrog(self, d):
-        return self.rule.n_leapfrog or self.settings["n_leapfrog"] or default_leapfrog(d)
+        """Return K, by default about d^¼, as for HMC: best for the lesser ESS of x and x²."""
+        return self.rule.n_leapfrog or self.settings["n_leapfrog"] or max(2, math.ceil(d**0.25))
 
     def pauses(self):
         """Return the draws of tuning before which the chains pool what they know of L."""
@@ -458,6 +456,7 @@ class GadRWM(GradientAdaptive):
         self.algorithm = self.rule.algorithm
         self.settings = {
             "adaptation": adaptation,
+            "n_leapfrog": 1,  # a walk has no trajectory
             "learning_rate": checked_learning_rate(learning_rate, self.rule, adaptation),
         }
         super().__init__(vars, **common)

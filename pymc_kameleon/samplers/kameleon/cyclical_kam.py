@@ -410,7 +410,8 @@ class CyclicalKAM(LearnedShape):
         }
 
     def _needed_tuning(self):
-        return mode_search.least_tuning(self._d)
+        searching = mode_search.SEARCH_END - mode_search.WALK_END
+        return int(5 * mode_search.least_search(self._d) / searching)  # for five searches
 
     def _tuned_scales(self):
         tuning = self.tuning

@@ -11,18 +11,16 @@ from scipy.cluster.hierarchy import DisjointSet, fcluster, linkage
 from scipy.spatial.distance import cdist, pdist
 
 from pymc_kameleon.core.arrays import copy_arrays
+from pymc_kameleon.core.conventions import ROOT_EPS
 from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.kameleon.kernels import bandwidth_rule
-from pymc_kameleon.samplers.kameleon.mode_moves import MOST_MODES
+from pymc_kameleon.samplers.kameleon.mode_moves import MOST_MODES, VALLEY_DEPTH
 from pymc_kameleon.samplers.kameleon.rkhs import KNN, MEDIAN
 from pymc_kameleon.samplers.kameleon.subsample import BANDWIDTH_SHARE, least_points, n_neighbours
 from pymc_kameleon.samplers.symmetries import symmetries
 
-VALLEY_DEPTH = 3.0
-"""Depth from which on a valley separates two modes: a local sampler crosses lesser ones."""
-
-PATH_SHARES = np.arange(1, 7) / 7
-"""Where a path between two points is evaluated."""
+PATH_PARTS = 7
+"""Parts of a path between two points, which is evaluated where they meet."""
 
 MOST_PATHS = 5
 """Paths that are evaluated from one group to others, the nearest first."""
@@ -39,9 +37,6 @@ NEGLIGIBLE_WEIGHT = 1e-4
 
 MOST_ASYMMETRY = 5.0
 """What a symmetry may lower the log-density by: its moves are still accepted now and then."""
-
-LOGP_ROUNDING = 1e-9
-"""Relative difference of log-densities that rounding makes."""
 
 LEAST_OF_MODE = 3
 """Points of a mode, at least; fewer are stragglers between the others."""
@@ -258,7 +253,8 @@ def joined(groups, points, u, logps, evaluate):
         if modes.connected(i, j) or max(tests[i], tests[j]) >= MOST_PATHS:
             continue
         tests[[i, j]] += 1
-        path = [evaluate(points[a] + share * (points[b] - points[a])) for share in PATH_SHARES]
+        shares = np.arange(1, PATH_PARTS) / PATH_PARTS
+        path = [evaluate(points[a] + share * (points[b] - points[a])) for share in shares]
         path = np.array([logps[a], *path, logps[b]])
         top, other_top = tops[modes[i]], tops[modes[j]]
         if valley(path) < VALLEY_DEPTH and path.min() > min(top, other_top) - VALLEY_DEPTH - d:
@@ -298,7 +294,7 @@ def learn_symmetries(step, archive, evaluate):
 
 def rounding(logps):
     """Return what two log-densities may differ by that ought to be equal."""
-    return LOGP_ROUNDING * (1 + np.abs(logps))
+    return ROOT_EPS * (1 + np.abs(logps))
 
 
 def mirrored(archive, modes, maps, evaluate):

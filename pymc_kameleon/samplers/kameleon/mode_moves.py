@@ -30,6 +30,9 @@ ALL_DIFFERENCE, WHITENED_DIFFERENCE, SINGLE_DIFFERENCE, GLOBAL_WALK = range(4)
 WIDE_KAM, LOCAL_MOVE, JUMP, MIRROR, SEARCH_MOVE = range(4, 9)
 """KAM moves with a wide γ; those that tune a scale; jumps; mirror images; those of the search."""
 
+VALLEY_DEPTH = 3.0
+"""Depth from which on a valley separates two modes: a local sampler crosses lesser ones."""
+
 
 class Clusters(NamedTuple):
     """The modes that were found."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, floats, integers
+from pymc_kameleon.core.conventions import TINY
 from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy, squared_norm
@@ -27,6 +28,7 @@ from pymc_kameleon.samplers.kameleon.mode_moves import (
     MOST_MODES,
     SEARCH_MOVE,
     SINGLE_DIFFERENCE,
+    VALLEY_DEPTH,
     difference,
     jump,
     nearest_cluster,
@@ -46,12 +48,6 @@ NEAREST_KICK, FAR_KICK, FARTHEST_KICK, FAR_KICK_SHARE = 2.0, 32.0, 1024.0, 0.25
 
 N_LOOKS, LOOK_FACTOR = 26, 1.28
 """Points of a ray, from NEAREST_KICK up to FARTHEST_KICK, and how much farther out each is."""
-
-LEAST_RISE = 3.0
-"""What the log-density on a ray has to rise by, at least, to be that of another mode."""
-
-KICK_HOME = 1e-200
-"""Length of a kick back to where the last search ended."""
 
 SEARCH_GAIN = 0.3
 """Step of the search's scale: it has to follow the temperature, and modes of other scales."""
@@ -124,11 +120,6 @@ def least_search(d):
     return 80 + 48 * d
 
 
-def least_tuning(d):
-    """Return the transitions of tuning that five searches need."""
-    return int(5 * least_search(d) / (SEARCH_END - WALK_END))
-
-
 # ---- moves --------------------------------------------------------------------------------------
 
 
@@ -179,7 +170,7 @@ def look(target, search, shape, walk, t, rng):
     logp = log_density(target, walk.y)
     if logp < search.lowest[0]:
         search.lowest[0] = logp
-    elif logp > max(search.lowest[0] + LEAST_RISE, search.highest[0]):
+    elif logp > max(search.lowest[0] + VALLEY_DEPTH, search.highest[0]):
         search.highest[0] = logp
         search.top[0] = search.reach[0]
     return 0.0, False
@@ -303,7 +294,7 @@ def settle_home(state, search):
         copy(state.x, search.home)
         search.home_logp[0] = state.logp[0]
     else:
-        search.kick[0] = KICK_HOME
+        search.kick[0] = TINY  # back to where the last search ended
 
 
 @jit

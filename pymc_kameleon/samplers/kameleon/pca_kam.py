@@ -13,6 +13,7 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm
+from pymc_kameleon.core.conventions import EPS, ROOT_EPS, TINY
 from pymc_kameleon.core.jit import fast_jit, jit
 from pymc_kameleon.core.linalg import (
     copy,
@@ -54,17 +55,8 @@ PCA_GAMMA_SHARE = 0.6
 PCA_BANDWIDTH_SHARE = 1.0
 """σ as a share of the median distance: a wider kernel than KAM's has straighter directions."""
 
-PCA_LEAST_RHO = 0.1
-"""ρ at least: below it a direction adds nothing to γ."""
-
 FIRST_REFRESH, REFRESH_SPACING = 100, 1.5
 """Transitions from the first z to the second, and the ratio of the times of later ones."""
-
-LEAST_DIRECTION = 1e-200
-"""|w|² below which the kernel does not see a direction, its bandwidth being far too small."""
-
-LEAST_EIGENVALUE, EIGENVALUE_ROUNDING = 1e-8, 1e-13
-"""Share of λ₁, and of m, below which an eigenvalue is rounding."""
 
 
 # ---- state and parameters -----------------------------------------------------------------------
@@ -291,7 +283,7 @@ def find_directions(parameters):
     m = subsample.m[0]
     gram = centred_gram(subsample.kernel, subsample.z, m)
     leading_eigenvectors(gram, parameters.directions, probabilities)
-    floor = max(LEAST_EIGENVALUE * probabilities[0], EIGENVALUE_ROUNDING * m)
+    floor = max(ROOT_EPS * probabilities[0], EPS * m * m)  # below, eigenvalues are rounding
     for j in range(probabilities.size):
         if j >= m or not probabilities[j] > floor:
             give_up(parameters, j)
@@ -318,7 +310,7 @@ def guess_nu(parameters, tuning, work, s):
             look(subsample, parameters.directions[j], work.weights, work.u, work.here)
             lengths2[j] += squared_norm(work.here) / n
     for j in range(lengths2.size):
-        if lengths2[j] > LEAST_DIRECTION:
+        if lengths2[j] > TINY:  # else the bandwidth is far too small to see it
             log_nu0[j] = np.log(OPTIMAL_SCALE * s) - 0.5 * np.log(lengths2[j])
             if not np.isnan(tuning.log_bounds[0]):
                 for i in range(2):
@@ -428,7 +420,7 @@ class PCAKAM(kam.LearnedSubsample):
         subsample, past = kam.start_subsample(
             self, scales, n_tune, m, min(self.target_accept, default_target_accept(d)), **shares
         )
-        bounds = np.log([PCA_LEAST_RHO, kam.LARGEST_RHO])
+        bounds = np.log([1 / kam.LARGEST_RHO, kam.LARGEST_RHO])  # below, it adds nothing to γ
         _, scale = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)
         nu = kam.NuTuning(scale, settings["log_nu_bounds"].copy())
         return (

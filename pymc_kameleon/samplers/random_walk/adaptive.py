@@ -250,7 +250,7 @@ class GAM(LearnedShape):
     def _allocate(self, scales, n_tune):
         if not self.settings["control_variates"]:
             return allocate_walk(self, scales, n_tune)
-        sizes = {"d": scales.size, "tally": controls.tally_size(scales.size)}
+        sizes = {"d": scales.size, "4d + 2": 4 * scales.size + 2}
         state, shape, tuning, work = allocate_walk(self, scales, n_tune)
         return (
             extend(state, controls.State, sizes),

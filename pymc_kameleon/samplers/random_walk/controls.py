@@ -21,8 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammainc, gammainccinv, gammaincinv, ndtr, ndtri, roots_legendre
+from scipy.stats import norm
 
 from pymc_kameleon.core.arrays import extended, floats
+from pymc_kameleon.core.conventions import EPS
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import solve_lower
 from pymc_kameleon.core.shape import Shape
@@ -35,8 +37,11 @@ LINEAR_COLUMN, SQUARE_COLUMN, VARIANCE_COLUMN, RADIUS_COLUMN, N_COLUMNS = range(
 """Columns of the table, which E is made of: for u_k, what u_k is multiplied by; for u_k², what
 u_k² and v_k are; and for r² itself."""
 
-TABLE_MARGIN, N_NODES, INTEGRAL_WIDTH = 6.0, 32, 8.0
-"""Margin of the table beyond r = √d; nodes of each part of the integral over c; its width, sd."""
+TABLE_MARGIN, N_NODES = 6.0, 32
+"""Margin of the table beyond r = √d; and nodes of each part of the integral over c."""
+
+INTEGRAL_WIDTH = -ndtri(EPS)
+"""Its width in standard deviations: beyond, a normal has no more than rounding."""
 
 LEAST_SCALE = 1e-6
 """s at least, as r is divided by it."""
@@ -62,7 +67,8 @@ class Kept(NamedTuple):
     radius_control: floats(1)
 
 
-State = extended("State", walk.State, z=floats("d"), tally=floats("tally"))
+State = extended("State", walk.State, z=floats("d"), tally=floats("4d + 2"))
+"""The tally has transitions, sums of u_k and u_k² before them, and the controls."""
 Parameters = extended("Parameters", Shape, controls=Controls)
 Work = extended("Work", walk.Work, expected=floats(N_COLUMNS))
 
@@ -71,11 +77,6 @@ class Stats(NamedTuple):
     """What a draw tells besides."""
 
     kept: Kept
-
-
-def tally_size(d):
-    """Return the length of a tally: transitions, sums of u_k and u_k² before them, controls."""
-    return 4 * d + 2
 
 
 @jit
@@ -229,14 +230,9 @@ def squares_across(d, kink):
 def normal_moments(mean, variance, low, high):
     """Return the integrals of 1, q and q² over N(mean, variance) between two bounds."""
     low, high = (low - mean) / np.sqrt(variance), (high - mean) / np.sqrt(variance)
-    mass, falls = ndtr(high) - ndtr(low), density(low) - density(high)
+    mass, falls = ndtr(high) - ndtr(low), norm.pdf(low) - norm.pdf(high)
     with np.errstate(invalid="ignore"):
-        ends = np.nan_to_num(low * density(low)) - np.nan_to_num(high * density(high))
+        ends = np.nan_to_num(low * norm.pdf(low)) - np.nan_to_num(high * norm.pdf(high))
     first = mean * mass + np.sqrt(variance) * falls
     second = mean**2 * mass + 2 * mean * np.sqrt(variance) * falls + variance * (mass + ends)
     return mass, first, second
-
-
-def density(x):
-    """Return the density of N(0, 1)."""
-    return np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)

@@ -15,7 +15,7 @@ from pymc_kameleon.core.metropolis import accept
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale
-from pymc_kameleon.samplers.random_walk.walk import State
+from pymc_kameleon.samplers.random_walk.walk import State, Work
 from pymc_kameleon.step.learned import scale_of
 
 
@@ -23,12 +23,6 @@ class RWMParameters(NamedTuple):
     """What tuning decides: log ν."""
 
     log_scale: floats(1)
-
-
-class RWMWork(NamedTuple):
-    """Scratch."""
-
-    y: floats("d")
 
 
 @jit
@@ -76,7 +70,7 @@ class RWM(OneScale):
         sizes = {"d": scales.size}
         log_scale, tuning = self._start(best_scale(scales.size), n_tune)
         parameters = RWMParameters(log_scale)
-        return allocate(State, sizes), parameters, tuning, allocate(RWMWork, sizes)
+        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _learned(self):
         return {"scaling": scale_of(self.parameters, "Standard deviation ν of the proposal.")}

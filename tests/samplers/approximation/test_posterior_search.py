@@ -21,7 +21,8 @@ from pymc_kameleon.approximation.search import (
     Walker,
 )
 from pymc_kameleon.approximation.searches import ENOUGH_CAME, Searches
-from pymc_kameleon.model.starts import LEAST_FINITE, N_PRIOR, prior_draws
+from pymc_kameleon.core.conventions import FEW
+from pymc_kameleon.model.starts import N_PRIOR, prior_draws
 from pymc_kameleon.samplers.approximation.moves import BY_S
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.learning import Evaluations
@@ -526,6 +527,6 @@ def test_draws_of_the_prior_are_finite(n, are_enough):
     draws = prior_draws(model, pk.GAM(model=model).layout)
     if are_enough:
         assert np.isfinite(draws).all()
-        assert LEAST_FINITE < len(draws) < 0.7 * N_PRIOR
+        assert FEW < len(draws) < 0.7 * N_PRIOR
     else:
         assert draws is None

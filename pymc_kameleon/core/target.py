@@ -50,6 +50,11 @@ class Outputs(NamedTuple):
     shapes: np.ndarray
     rows: np.ndarray  # (draws, outputs), to be filled; without columns nothing is computed
 
+    @classmethod
+    def none(cls):
+        """Return what computes nothing."""
+        return cls(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
+
 
 def address_array(addresses):
     """Return addresses of functions as a Target has them."""

@@ -36,7 +36,6 @@ from pymc_kameleon.model.black_box_calls import (
 from pymc_kameleon.model.black_boxes import (
     has_numba_version,
     is_of_user,
-    name_of,
     ops_of,
     wraps_function,
 )
@@ -264,9 +263,7 @@ def _say_what_is_python(model, functions):
     said = _said_of.setdefault(model, set())
     for name in sorted(ops.keys() - said):
         op = users_own(ops[name][0]) if ops[name] else None
-        if op is not None and wraps_function(op):
-            _log.info(f"Your function `{name_of(op)}` is called through Python.")
-        else:
+        if op is None or not wraps_function(op):  # what wraps a function is meant to be called
             _log.info(f"`{name}` has no numba version: it is called through Python.")
     said.update(ops)
     Said([*ops])

@@ -15,7 +15,7 @@ from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.step.draw_costs import most_evaluations
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.messages import counted, grouped
-from pymc_kameleon.step.warm_start.approach import FOLLOWING, LEAST_TRIES, OWN_SEARCH
+from pymc_kameleon.step.warm_start.approach import FOLLOWING, LEAST_TRIES
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -97,7 +97,7 @@ class Budget:
         if self.tune > 1 and all(step.search.follows for step in self.steps):
             tune = min(self.tune, LEAST_DRAWS + int(self._share * most) // per_draw)
             return tune, draws, NOTHING_SETTLED, ways
-        usual = [step.search.usual_evaluations(OWN_SEARCH, FOLLOWING)[0] for step in self.steps]
+        usual = [step.search.usual_evaluations()[0] for step in self.steps]
         usual = sum(sum(map(min, own, usual)) for own in ways)
         n = min(int(self._share * (most - usual)), most - self._bound(ways) - rest)
         tune = max(n // per_draw, n_tune)
@@ -148,7 +148,7 @@ class Budget:
     def _share_of_ways(self, most):
         """Return the evaluations for all ways, of so many: no fewer than one usually takes."""
         leading = [step for step in self.steps if self._leads(step)]
-        usual = sum(step.search.usual_evaluations(OWN_SEARCH, FOLLOWING)[0] for step in leading)
+        usual = sum(step.search.usual_evaluations()[0] for step in leading)
         return max(usual, int(max(step.search.share for step in self.steps) * most))
 
     def _leads(self, step):
@@ -167,7 +167,7 @@ class Budget:
         d, n_others, most = step.layout.d, self.chains - 1, min(share, room)
         leads = self._leads(step)
         n, per_coordinate = LEAST_TO_LEAD if leads else LEAST_SEARCH
-        usual, _ = step.search.usual_evaluations(OWN_SEARCH, FOLLOWING)
+        usual, _ = step.search.usual_evaluations()
         least = min(n + per_coordinate * d, usual)
         if not leads:
             return max(least, most // self.chains)
@@ -279,16 +279,8 @@ def evaluations_left(prepared, computed):
 # ---- what is said of it -------------------------------------------------------------------------
 
 
-def say_what_evaluations_bear(settings):
-    """Log how many draws there will be."""
-    _log.info(
-        f"{grouped(settings.max_evaluations)} evaluations allow {grouped(settings.tune)} draws of "
-        f"tuning and at least {grouped(settings.draws)} draws after it in each chain."
-    )
-
-
-def say_what_evaluations_were_for(settings, states, draws):
-    """Log what the evaluations of a run were for; `draws` of each chain are its result."""
+def what_evaluations_were_for(settings, states, draws):
+    """Return in words what evaluations were for; `draws` of each chain are the result."""
     monitors = [own.monitor for state in states for own in state.steps]
     searching = sum(state.search.evaluations for state in states)
     parts = {
@@ -299,9 +291,8 @@ def say_what_evaluations_were_for(settings, states, draws):
         "to see that the model is what it was": sum(m.checks for m in monitors),
     }
     made, most = sum(parts.values()), settings.max_evaluations
-    _log.info(
-        "%s evaluations%s: %s.",
-        f"{grouped(made)} of {grouped(most)}" if made <= most else grouped(made),
-        "" if made <= most else f", {grouped(made - most)} more than asked for, as it was resumed",
-        ", ".join(f"{grouped(n)} {what}" for what, n in parts.items() if n > 0),
-    )
+    count = f"{grouped(made)} of {grouped(most)} evaluations"
+    if made > most:
+        more = grouped(made - most)
+        count = f"{grouped(made)} evaluations, {more} more than asked for, as it was resumed"
+    return f"{count}: {', '.join(f'{grouped(n)} {what}' for what, n in parts.items() if n > 0)}"

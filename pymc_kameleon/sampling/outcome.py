@@ -154,8 +154,8 @@ def check_gradients(tree, job):
         _log.exception("The gradients were not checked, as this failed; the draws are returned.")
 
 
-def say_what_was_done(ended, seconds):
-    """Log the warnings of chains at their end, each once, and how long sampling took."""
+def say_what_was_done(ended, seconds, evaluations=""):
+    """Log the warnings of chains at their end, each once, how long it took, and for what."""
     said = defaultdict(list)
     for chain, steps in ended:
         for i, step in enumerate(steps):
@@ -180,7 +180,9 @@ def say_what_was_done(ended, seconds):
         total = f"for {tuned} tune and {drawn} draw iterations ({total})"
     else:  # they ended when each was somewhere else
         total = f"({total}, of tuning and after it)"
-    _log.info("Sampling %s %s took %s.", counted(len(made), "chain"), total, in_words(seconds))
+    for_what = f"; {evaluations}" if evaluations else ""
+    n, took = counted(len(made), "chain"), in_words(seconds)
+    _log.info("Sampling %s %s took %s%s.", n, total, took, for_what)
 
 
 def say_what_tuning_found(ended):

@@ -20,7 +20,6 @@ from pymc_kameleon.sampling.budget import (
     NOTHING_SETTLED,
     TUNING_SETTLED,
     Budget,
-    say_what_evaluations_bear,
     with_lengths,
 )
 from pymc_kameleon.sampling.settings import Settings
@@ -167,7 +166,6 @@ class ResumedRun:
                     "The run has made its evaluations: pass max_evaluations= to let it make more."
                 )
             settings = settings.but(draws=draws, tune=tune, settled=ALL_SETTLED)
-            say_what_evaluations_bear(settings)
         else:
             draws = most
         states[:] = [with_lengths(job.steps, state, tune, draws) for state in states]

@@ -17,8 +17,7 @@ from pymc_kameleon.sampling.budget import (
     NOTHING_SETTLED,
     TUNING_SETTLED,
     Budget,
-    say_what_evaluations_bear,
-    say_what_evaluations_were_for,
+    what_evaluations_were_for,
 )
 from pymc_kameleon.sampling.ctrl_c import CtrlC
 from pymc_kameleon.sampling.first_way import FirstWay
@@ -260,7 +259,6 @@ class Run:
         else:
             draws = max(0, self._draws_to_the_end(going))
             settings = settings.but(draws=draws, settled=ALL_SETTLED)
-            say_what_evaluations_bear(settings)
             self._make(settings, tune, draws)
 
     def _is_lengthened(self):
@@ -613,16 +611,17 @@ class Run:
             )
         ended = [(chain, self._job.steps_at(chain.state)) for chain in chains]
         pool_searches([steps for _, steps in ended])
-        say_what_was_done(ended, self._seconds)
+        evaluations = ""
+        if self._budget is not None:
+            states = [chain.state for chain in self._chains]
+            evaluations = what_evaluations_were_for(self._prepared.settings, states, length)
+        say_what_was_done(ended, self._seconds, evaluations)
         say_what_tuning_found(ended)
         if n := sum(chain.n_calls for chain in self._chains):
             _log.info(
                 "What is kept of draws took %s that n_logp does not count.", counted(n, "call")
             )
         say_what_was_rejected(ended)
-        if self._budget is not None:
-            states = [chain.state for chain in self._chains]
-            say_what_evaluations_were_for(self._prepared.settings, states, length)
 
 
 def pools_tuning(step):

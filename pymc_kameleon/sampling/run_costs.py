@@ -7,7 +7,6 @@ import numpy as np
 from pymc_kameleon.model.black_boxes import names_of
 from pymc_kameleon.step.draw_costs import SLOW_LOGP, say_trials
 from pymc_kameleon.step.messages import counted, grouped, in_words, some
-from pymc_kameleon.step.warm_start.approach import FOLLOWING, OWN_SEARCH
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -114,15 +113,17 @@ def _on_cores(cores, at_once, together):
     return "of computing" if cores is None else f"on {counted(at_once, 'core')}"
 
 
-def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
+def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood, is_limited):
     """Tell the user of a black box of all its calls that the statistic n_logp does not count.
 
     A resumed run was compared with the earlier one by `n_checks` evaluations. `draws` are kept of
-    all chains. PyMC computes the groups `likelihood` from them.
+    all chains. PyMC computes the groups `likelihood` from them. Where evaluations are limited, all
+    are told at the end.
     """
     if not job.holds_gil:
         return
-    say_trials(job.steps, n_checks)
+    if not is_limited:
+        say_trials(job.steps, n_checks)
     for box, names in job.outputs.own_calls.items():
         _log.info(
             f"The log-density does not take {', '.join(names)} from {box}. So this is called once "
@@ -140,7 +141,7 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood):
 
 def _evaluations_before_draws(step, scouting, pools):
     """Return the evaluations of a chain for which the others wait, and those of all together."""
-    whole, short = step.search.usual_evaluations(OWN_SEARCH, FOLLOWING)
+    whole, short = step.search.usual_evaluations()
     if not (scouting and step.search.exists):
         return 0, 0
     if step.search.follows and step.pool_tuning and pools:

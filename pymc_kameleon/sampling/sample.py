@@ -388,11 +388,13 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
     Returns the evaluations that are left, None if they are not limited.
     """
     job, chains = prepared.job, prepared.chains
-    _log.info(workers.described(counted(len(chains), "chain")))
+    moved = [
+        f"{type(step).__name__}: [{', '.join(map(natural_name, step.var_names))}]"
+        for step in job.steps
+    ]
+    _log.info("%s. %s", workers.described(counted(len(chains), "chain")), "; ".join(moved))
     if workers.why_not_together:
         _log.info(workers.why_not_together)
-    for step in job.steps:
-        _log.info("%s: [%s]", type(step).__name__, ", ".join(map(natural_name, step.var_names)))
     say_what_at_once_is_for(job)
     if workers.evaluators is not None:
         say_what_more_workers_do(job, len(chains), workers)
@@ -411,7 +413,7 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
             *(scouting, len(chains) > 1, looks, workers.gathers),
         )
     kept = sum(chain.n_kept(job.keeps_warmup) for chain in chains)
-    say_what_n_logp_leaves_out(job, prepared.n_checks, kept, computed)
+    say_what_n_logp_leaves_out(job, prepared.n_checks, kept, computed, left is not None)
     return left
 
 

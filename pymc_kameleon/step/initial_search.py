@@ -16,6 +16,7 @@ from pymc_kameleon.step.warm_start.approach import (
     FOLLOWING,
     LEAST_TRIES,
     NEAR_TRIES,
+    OWN_SEARCH,
     SHORT_WAY,
     WARM_START_BUDGET,
     approach,
@@ -260,12 +261,9 @@ class InitialSearch:
         of_gradient = 1 if self.has_gradient else self.d
         return evaluations_of_look(n, of_gradient) if self.may_look else (0, 0)
 
-    def usual_evaluations(self, whole, short):
-        """Return about how many evaluations the way takes, and one that follows.
-
-        `whole` and `short` are the usual ones, for each coordinate.
-        """
-        return whole * self.d, short * self.d
+    def usual_evaluations(self):
+        """Return about how many evaluations the way takes, and one that follows."""
+        return OWN_SEARCH * self.d, FOLLOWING * self.d
 
 
 class NoSearch(InitialSearch):

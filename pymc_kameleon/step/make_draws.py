@@ -29,7 +29,7 @@ from pymc_kameleon.model.watch import LOOKS
 from pymc_kameleon.step.messages import say_if_compiling
 from pymc_kameleon.step.problems import explain_start
 
-NO_OUTPUTS = Outputs(0, np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)))
+NO_OUTPUTS = Outputs.none()
 """Where none are wanted."""
 
 

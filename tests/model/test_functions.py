@@ -228,21 +228,28 @@ def energy(x):
 
 
 def test_python_is_told_once_for_each_model(caplog):
-    """In words; and PyTensor, which warns with each function that PyMC compiles, does not."""
+    """And PyTensor, which warns with each function that PyMC compiles, says nothing."""
     caplog.set_level("INFO", "pymc_kameleon")
-    words = "Your function `energy` is called through Python."
+    words, own = "`Box` has no numba version: it is called through Python.", Box()
     with warnings.catch_warnings(action="error"):
         with pm.Model() as model:
             x = pm.Flat("x", shape=4)
-            pm.Deterministic("e", energy(x))
-            pm.Potential("p", energy(x + 1))
+            pm.Deterministic("e", own(x))
+            pm.Potential("p", own(x + 1))
             step = pk.baselines.RWM()
         assert messages(caplog) == [words]
         step.outputs(["e"])
         model.compile_logp()
         assert messages(caplog) == [words]
-        step_of(energy)
+        step_of(own)
         assert messages(caplog) == [words] * 2
+
+
+def test_of_a_function_that_is_wrapped_nothing_is_told(caplog):
+    caplog.set_level("INFO", "pymc_kameleon")
+    with warnings.catch_warnings(action="error"):
+        assert step_of(energy).log_density.holds_gil
+    assert messages(caplog) == []
 
 
 def test_a_worker_is_not_warned_of_what_has_been_said():

@@ -285,3 +285,9 @@ def test_what_was_done_is_what_this_run_made(tune, ends, words, said):
     chains = [SimpleNamespace(tune=tune, begun=begun, done=done) for begun, done in ends]
     outcome.say_what_was_done([(chain, []) for chain in chains], 1.0)
     assert words in said()[0]
+
+
+def test_what_evaluations_were_for_is_said_with_it(said):
+    chain = SimpleNamespace(tune=0, begun=0, done=10)
+    outcome.say_what_was_done([(chain, [])], 1.0, "40 of 50 evaluations: 40 for 1 × 10 draws")
+    assert said()[0].endswith("took 1 s; 40 of 50 evaluations: 40 for 1 × 10 draws.")

@@ -187,7 +187,7 @@ class SearchByApproximation(InitialSearch):
         """Return the evaluations of the search without s, after one by it."""
         return min(self.usual_budget(), max(0, self.limit() - self._n_by_s - self.near_tries()))
 
-    def usual_evaluations(self, whole, short):
+    def usual_evaluations(self):
         """Return about how many evaluations the search takes; others try a draw of s.
 
         These do not grow with d, as an emulator learns a function of its own inputs.

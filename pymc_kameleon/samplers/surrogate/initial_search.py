@@ -23,7 +23,7 @@ from pymc_kameleon.samplers.surrogate.active.search import (
 from pymc_kameleon.samplers.surrogate.active.way import Known
 from pymc_kameleon.samplers.surrogate.evaluations import each_once
 from pymc_kameleon.step.initial_search import InitialSearch
-from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
+from pymc_kameleon.step.warm_start.approach import FOLLOWING, WARM_START_BUDGET
 
 
 class SearchByProcess(InitialSearch):
@@ -66,12 +66,12 @@ class SearchByProcess(InitialSearch):
     def _most_by_process(self):
         return most_of_search(self.d, self.step.max_concurrent)
 
-    def usual_evaluations(self, whole, short):
+    def usual_evaluations(self):
         """Return about how many evaluations the way takes, and one that follows."""
         if not self.is_active:
-            return super().usual_evaluations(whole, short)
+            return super().usual_evaluations()
         own = active_budget(self.d, self.step.max_concurrent) // 2
-        return own, 1 if self.has_few_evaluations else short * self.d
+        return own, 1 if self.has_few_evaluations else FOLLOWING * self.d
 
     @property
     def share(self):
@@ -136,7 +136,6 @@ class SearchByProcess(InitialSearch):
             if is_home and (end := search.finish(N_GUIDED)):
                 found, step.guide = end
                 x = step.guide.draws[1] if self.is_one_of_many else self._high_draw(noted)[0]
-                problems.say_search_ended(search.n, search.way.sd, search.way.error)
                 self._begin_at(q, x, found)
                 return
             if not search.is_over:  # what comes then may be begun again, to ask for points

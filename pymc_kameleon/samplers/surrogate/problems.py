@@ -3,8 +3,6 @@
 import logging
 import math
 
-import numpy as np
-
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.samplers.approximation.moves import mean_worth
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
@@ -14,18 +12,6 @@ _log = logging.getLogger("pymc_kameleon")
 
 MANY = 20
 """Parameters from which GAM may be better where the surrogate is poor."""
-
-
-def say_search_ended(n, sd, error):
-    """Log by how many evaluations a process has learned the posterior, and how well: sdV, error."""
-    _log.info(
-        "SurrogateMetropolis: a Gaussian process has learned the posterior from %d evaluations. "
-        "Its own standard deviation of the log-density is %.2g there; its predictions of draws, "
-        "made before these were evaluated, were off by %s.",
-        n,
-        sd,
-        f"{error:.2g}" if np.isfinite(error) else "an amount not known yet, as these were few",
-    )
 
 
 def say_modes(modes):

@@ -8,7 +8,8 @@ import numpy as np
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.samplers.approximation.moves import mean_worth
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
-from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS
+from pymc_kameleon.samplers.surrogate.learning import GOOD, PAYS
+from pymc_kameleon.samplers.surrogate.modes import MATTERS
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -94,7 +95,7 @@ def explain_unvisited(share):
 
 def explain_news(news, d, model):
     """Warn if the last part of tuning found much that the surrogate did not know."""
-    if news < NEWS:
+    if news < MATTERS:
         return ""
     return (
         f"until the end of tuning the surrogate was too low where about {news:.0%} of the "

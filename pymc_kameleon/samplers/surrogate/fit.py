@@ -23,6 +23,7 @@ LEVELS = {
     "length": (0.7, 1.5, 3.0, 6.0, 12.0),  # times √d
     "amplitude": (0.3, 3.0, 30.0),  # times length⁴, so that curvature is about this
     "noise": (1e-7, 1e-5, 1e-3, 0.03, 0.3),
+    "range": (2.0, 6.0),  # drop of f over which noise grows by e
 }
 """The values that a choice is made among."""
 
@@ -48,8 +49,7 @@ LEAST_WEIGHT = 1e-3
 """Weight of a point, for its noise, at least."""
 
 SCORED_RANGE, LARGEST_ERROR = 4.0, 6.0
-"""The lower f is, the larger is its noise, and the less its leave-one-out error counts, by e over
-this range; and how large such an error is at most."""
+"""Leave-one-out errors count the less the lower f is, by e over this range, and at most so much."""
 
 LOWER_MARGIN, UPPER_MARGIN = 3.5, 1.0
 """How far h may lie below its typical value, so that chains do not stick; and above all that was
@@ -63,12 +63,13 @@ class Hyper(NamedTuple):
     length: float
     amplitude: float
     noise: float
+    range: float
     stretch: tuple  # of each coordinate
 
     @classmethod
     def start(cls, d):
         """Return what the choice begins with."""
-        return cls(True, 3.0, 3.0, 1e-3, (1.0,) * d)
+        return cls(True, 3.0, 3.0, 1e-3, 2.0, (1.0,) * d)
 
 
 def n_centres(d):
@@ -98,10 +99,11 @@ def fit(surrogate, u, f, counts, hyper, nu, level=0.0, n_rounds=N_ROUNDS):
     hyper, error = _choose(problem, hyper, n_rounds)
     if len(problem.u) < len(u):
         problem = _Problem(u, f, counts, nu)
-    if (solved := problem.weights(hyper)) is None:
+    alpha = problem.weights(hyper)
+    if alpha is None:
         return hyper, np.inf
     surrogate.nu[0] = nu
-    _write(surrogate, problem, hyper, solved[0], level)
+    _write(surrogate, problem, hyper, alpha, level)
     return hyper, error
 
 
@@ -160,25 +162,26 @@ class _Problem:
         w = self.u * rates(hyper)
         k = amplitude(hyper) / (1 + squared_distances(w, w))
         k += self.polynomial if hyper.on_quadratic else PRIOR_VARIANCES[0]
-        noise = hyper.noise / (np.exp(-self.drop / SCORED_RANGE) + LEAST_WEIGHT)
+        noise = hyper.noise / (np.exp(-self.drop / hyper.range) + LEAST_WEIGHT)
         k[np.diag_indices(len(k))] += noise
         return k
 
     def weights(self, hyper):
-        """Return K⁻¹ r, and the factor of K; None where rounding forbids that."""
+        """Return K⁻¹ r, or None where rounding forbids that."""
         factor, failed = lapack.dpotrf(self.covariance(hyper), lower=1)
         if failed:
             return None
-        return lapack.dpotrs(factor, self.residual(hyper), lower=1)[0], factor
+        return lapack.dpotrs(factor, self.residual(hyper), lower=1)[0]
 
     def error(self, hyper):
         """Return the weighted mean of leave-one-out errors [RW, equation 5.12], but for a constant.
 
         Each of them is limited.
         """
-        if (solved := self.weights(hyper)) is None:
+        factor, failed = lapack.dpotrf(self.covariance(hyper), lower=1)
+        if failed:
             return np.inf
-        alpha, factor = solved
+        alpha = lapack.dpotrs(factor, self.residual(hyper), lower=1)[0]
         inverse, _ = lapack.dtrtri(factor, lower=1)
         errors = alpha / np.sum(np.tril(inverse) ** 2, axis=0)
         errors -= self.scored @ errors

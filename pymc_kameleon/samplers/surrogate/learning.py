@@ -160,9 +160,9 @@ def fitted(surrogate, sample, hyper, nu, chooses, middle):
 def unpacked(hyper):
     """Return what was chosen last, from an array of numbers; NaN at first."""
     if np.isnan(hyper[0]):
-        return Hyper.start(len(hyper) - 4)
+        return Hyper.start(len(hyper) - 5)
     on_quadratic, *numbers = hyper.tolist()
-    return Hyper(bool(on_quadratic), *numbers[:3], tuple(numbers[3:]))
+    return Hyper(bool(on_quadratic), *numbers[:4], tuple(numbers[4:]))
 
 
 def acceptance(error):

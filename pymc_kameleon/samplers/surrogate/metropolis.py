@@ -48,7 +48,7 @@ Tuning = extended(
     tail_depth=floats(1),  # by which the bound of h is lowered at least, as the way knows tails
     mass=floats(1),  # log of the mass there, but for a constant; -inf if there was no way
     lost=floats(1),  # log of the mass that a chain lacked which was moved; else 0
-    hyper=floats("d + 4"),  # how the surrogate is fitted, NaN before that was chosen
+    hyper=floats("d + 5"),  # how the surrogate is fitted, NaN before that was chosen
     n_chosen=integers(1),  # points when it was
     depth=floats(1),  # by which the bound of h was lowered
     news=floats(1),  # share of the mass where the surrogate before the last fit was too low
@@ -246,7 +246,7 @@ class SurrogateMetropolis(ApproximationStep):
         d = scales.size
         sizes, of_parameters, of_tuning = self._for_moves(d, n_tune)
         sizes |= {"d + 1": d + 1, "m": fit.n_centres(d)}
-        sizes |= {"d + 4": d + 4, "home": self._most_of_home + 20}
+        sizes |= {"d + 5": d + 5, "home": self._most_of_home + 20}
         known = self.known_before if self._remembers else None
         known = Reused.nothing(d) if known is None else known
         remembered = min(1 + self.search.most_evaluations() + n_tune, MOST_REMEMBERED)

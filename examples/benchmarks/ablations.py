@@ -320,14 +320,14 @@ RULES = {
         "four of the fit: heavy tails, large errors, points that are sparse or far",
         {f"{SURROGATE}.inner_chain.NUS": (8.0,), f"{DENSITY}.LARGEST_ERROR": np.inf}
         | {f"{SURROGATE}.archive.SPARSE_DISTANCE": np.inf}
-        | {f"{SURROGATE}.archive.FITTED_DISTANCE": (np.inf, np.inf)},
+        | {f"{SURROGATE}.archive.FITTED_RADII": np.inf},
     ),
     "stretches": Rule(
         "s may vary faster along some coordinates", {f"{DENSITY}.MOST_FOR_SURROGATE": 0}
     ),
     "rules of the unknown": Rule(
         "three of moves: depths of the lower bound, wide moves, looks into tails",
-        {f"{SURROGATE}.inner_chain.DEPTHS": {0: 1}}
+        {f"{SURROGATE}.inner_chain.DEPTHS": (0.0,)}
         | {f"{SURROGATE}.inner_chain.power": lambda d: 1.0}
         | {f"{SURROGATE}.learning.places_to_look": lambda chain, seen, rng: seen.states[:0]},
     ),

@@ -29,6 +29,11 @@ REACH = 3.5
 """Distance from the mean of what is normal, in its own coordinates, plus √d, within which it is."""
 
 
+def reach(d):
+    """Return the distance from its mean, in its own coordinates, within which a normal is."""
+    return d**0.5 + REACH
+
+
 class Modes(NamedTuple):
     """The mixture; of no modes if there is only one."""
 
@@ -57,8 +62,7 @@ class Mode(NamedTuple):
 
     def holds(self, x):
         """Whether a point is within its reach."""
-        u = np.linalg.solve(self.factor, x - self.mean)
-        return np.linalg.norm(u) < len(x) ** 0.5 + REACH
+        return np.linalg.norm(np.linalg.solve(self.factor, x - self.mean)) < reach(len(x))
 
     def is_same(self, other):
         """Whether both hold the middle of the other; a wide mode may hold a narrow one alone."""

@@ -5,6 +5,9 @@ import numpy as np
 MOST_ROWS, MOST_BYTES = 20_000, 2**27
 """What a result keeps of evaluations, at most; of more, some that are evenly spaced."""
 
+MOST_REUSED = 2000
+"""Evaluations of earlier runs that a chain takes up, at most."""
+
 MOST_REMEMBERED = 3000
 """Evaluations of tuning, and before it, that a chain remembers, at most."""
 

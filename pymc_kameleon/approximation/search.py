@@ -23,12 +23,14 @@ Source: Nocedal & Wright, Numerical Optimization (2006), algorithm 4.1.
 Symbols: z the coordinates (d,), sd their standard deviations in the prior, ρ the radius.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from pymc_kameleon.approximation.chain import Approximation
 from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky
 from pymc_kameleon.approximation.modes import MOST_MODES, NEGLIGIBLE_MASS, Mode
@@ -104,6 +106,7 @@ class Walker:
         return self.mode.mass if self.mode else 0.0
 
 
+@dataclass(eq=False)
 class PosteriorSearch:
     """The search for the posterior, as generators that yield points and are sent log-densities.
 
@@ -120,29 +123,24 @@ class PosteriorSearch:
     are draws of the prior that were evaluated to see whether s predicts them, and impossible ones.
     """
 
-    def __init__(
-        self,
-        density,
-        learn,
-        prior,
-        rng,
-        unpredicted,
-        misfit,
-        mode,
-        paid,
-        informed=False,
-        images=None,
-        n_each=2,
-    ):
-        self.density, self.learn, self.prior, self.rng = density, learn, prior, rng
-        self.unpredicted, self.misfit, self.mode = unpredicted, misfit, mode
-        self.paid, self.informed = paid, informed
-        self.images, self.n_each = images, n_each
-        self.spread, self.seen, self.highest = spread_of(prior), [], -np.inf
+    density: Approximation
+    learn: Callable
+    prior: np.ndarray
+    rng: np.random.Generator
+    unpredicted: Callable
+    misfit: Callable
+    mode: Callable
+    paid: tuple
+    informed: bool = False
+    images: object = None
+    n_each: int = 2
+
+    def __post_init__(self):
+        self.spread, self.seen, self.highest = spread_of(self.prior), [], -np.inf
         self.best, self.climbing, self.maxima = None, None, []
         self.n_begun, self.costs, self.of_prior = 0, [], np.zeros(2, int)
         self.may_miss, self.has_looked, self.rounds = False, False, Rounds()
-        d = prior.shape[1]
+        d = self.prior.shape[1]
         self.near, self.negligible = drop(d, NEAR), drop(d, NEGLIGIBLE)
 
     def go(self, start):
@@ -453,10 +451,17 @@ class PosteriorSearch:
         has_ended = is_right and gain < SMALL_GAIN and walker.radius >= 1
         walker.n_small = walker.n_small + 1 if gain < SMALL_GAIN else 0
         walker.arrived = has_ended or walker.n_small >= MOST_SMALL
-        if is_right or gain > AS_FORESEEN * foreseen > 0:
+        if is_right:
             walker.radius = min(GROW * walker.radius, LARGEST_RADIUS)
-        elif not gain >= NOT_FORESEEN * max(foreseen, 0):
-            walker.radius *= SHRINK
+        else:
+            walker.radius = next_radius(walker.radius, gain, foreseen)
+
+
+def next_radius(radius, gain, foreseen):
+    """Return ρ after a round, by its gain and the one that s has said."""
+    if gain > AS_FORESEEN * foreseen > 0:
+        return min(GROW * radius, LARGEST_RADIUS)
+    return radius if gain >= NOT_FORESEEN * max(foreseen, 0) else SHRINK * radius
 
 
 def design(start, prior, rng):

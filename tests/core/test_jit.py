@@ -272,7 +272,7 @@ from pymc_kameleon.samplers.surrogate.fit import LEVELS, Hyper
 
 # Without noise a Gaussian process amplifies the last bit, in which the two may differ, to 1e-3.
 LEVELS.update(length=(0.7,), amplitude=(0.3,), noise=(0.3,))
-Hyper.start = classmethod(lambda cls, d: cls(True, 0.7, 0.3, 0.3, 2.0, (1.0,) * d))
+Hyper.start = classmethod(lambda cls, d: cls(True, 0.7, 0.3, 0.3, (1.0,) * d))
 with pm.Model() as model:
     pm.Normal("a", 0, [1, 2, 30.0])
     pm.Gamma("b", 2, 1)

@@ -18,12 +18,13 @@ from scipy.special import expit, logsumexp
 from pymc_kameleon.analysis.evidence.reference import N_SEEN, Reference, reference_of
 from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp, Warped
 from pymc_kameleon.analysis.surrogate_correction import FEW_POINTS
+from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.samplers.surrogate import fit
-from pymc_kameleon.samplers.surrogate.archive import FITTED_DROP, worth_fitting
+from pymc_kameleon.samplers.surrogate.archive import worth_fitting
 from pymc_kameleon.samplers.surrogate.density import Surrogate
 from pymc_kameleon.samplers.surrogate.moves import SETS, new_ends, same_surrogates
 from pymc_kameleon.samplers.surrogate.proposal import Parameters
@@ -247,7 +248,7 @@ def _surrogate(x, f, mean, factor, nu, rng):
     """Return a Surrogate that is fitted to points, very low values raised; None by rounding."""
     d, u = x.shape[1], whitened(x, mean, factor)
     level = np.median(f)
-    f = np.fmax(f, level - FITTED_DROP[0] - FITTED_DROP[1] * d + 1)
+    f = np.fmax(f, level - drop(d, NEGLIGIBLE) + 1)
     rows = rng.permutation(worth_fitting(u, f - level, fit.n_centres(d), rng))
     surrogate = allocate(Surrogate, {"d": d, "m": len(rows)})
     scored, hyper = np.ones(len(rows), bool), fit.Hyper.start(d)

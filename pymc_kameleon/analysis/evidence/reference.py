@@ -1,13 +1,13 @@
 """A mixture of t densities: what a surrogate is integrated by, and what covers its tails."""
 
 import numpy as np
-from scipy.special import gammaincinv, gammaln, ndtri
+from scipy.special import gammaln
 from scipy.stats import qmc
 
 from pymc_kameleon.approximation.linalg import whitened
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.samplers.kameleon.learn_modes import blended_factors, near_groups
-from pymc_kameleon.samplers.surrogate.moves import LEAST_PROBABILITY, SETS
+from pymc_kameleon.samplers.surrogate.moves import SETS, points_of_t
 
 POINTS_AT_A_TIME = 1000
 
@@ -52,9 +52,7 @@ class Reference:
             k, d = self._means.shape
             self._even = qmc.Sobol(d + 1, scramble=False)
             self._shifts = self._rng.random((SETS, k, 1, d + 1))
-        even = np.clip((self._even.random(n) + self._shifts) % 1, LEAST_PROBABILITY, 1 - 1e-12)
-        g = gammaincinv(self._nu / 2, even[..., 0]) * 2 / self._nu
-        u = ndtri(even[..., 1:]) / np.sqrt(g)[..., None]
+        u = points_of_t((self._even.random(n) + self._shifts) % 1, self._nu)
         x = self._means[:, None] + u @ self._factors.transpose(0, 2, 1)
         return x.reshape(SETS, -1, u.shape[-1])
 

@@ -15,7 +15,12 @@ from pymc_kameleon.approximation.chain import (
 from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation.fit import Evaluated
-from pymc_kameleon.samplers.approximation.moves import mean_worth, moments, newest, shares_of
+from pymc_kameleon.samplers.approximation.moves import (
+    LEAST_SHARE,
+    moments,
+    newest,
+    shares_of,
+)
 
 USUAL_DROP = 2, 5
 """Times d, and plus: so far below the best a draw of the posterior may be."""
@@ -23,9 +28,6 @@ USUAL_DROP = 2, 5
 N_TAIL, TAIL_FACTORS, TAIL_DROP = 64, (1.2, 2.0), 12.0
 """Points in tails that are thought of; how far from the mean they are, relative to draws; how far
 log s may be below its median there."""
-
-LEAST_SHARE = 0.075
-"""Share of each kind of move, at least."""
 
 
 # ---- evaluations --------------------------------------------------------------------------------
@@ -77,7 +79,7 @@ def refit(chains, n=0):
 
 
 def learn_s(chains, rng, lengths=NEXT_LENGTHS, memory=MEMORY_OF_SHAPE, modes=()):
-    """Fit s to what all chains have evaluated, and learn its shape; return draws of s.
+    """Fit s to what all chains have evaluated; learn its shape, and its end; return draws of s.
 
     Chains on s begin at `modes` (k, d), or at the states.
     """
@@ -87,20 +89,14 @@ def learn_s(chains, rng, lengths=NEXT_LENGTHS, memory=MEMORY_OF_SHAPE, modes=())
         density = first.fit.density(first, rng)
         known = evaluations_of(chains)
         starts = modes if len(modes) else np.array([chain.state.x for chain in chains])
-        draws = learn_shape(first, density, known, starts, lengths, memory, rng)
+        if memory == 0:
+            log_s, _ = density.values(starts)
+            density.chain.mean[:] = starts[np.argmax(log_s > -np.inf)]  # of several modes, in one
+        draws = learn_chain(density, starts, lengths, memory, rng)
+        first.fit.bound(first, density, known)
     for chain in chains[1:]:
         copy_arrays(first.parameters, chain.parameters, ("s",))
         copy_arrays(first.tuning, chain.tuning, ("choices",))
-    return draws
-
-
-def learn_shape(step, density, known, starts, lengths, memory, rng):
-    """Learn the shape of s and the chain on it, and where s is to end; return draws of s."""
-    if memory == 0:
-        log_s, _ = density.values(starts)
-        density.chain.mean[:] = starts[np.argmax(log_s > -np.inf)]  # of several modes, in one
-    draws = learn_chain(density, starts, lengths, memory, rng)
-    step.fit.bound(step, density, known)
     return draws
 
 
@@ -128,13 +124,12 @@ def learn_from(chains, rng):
 def settle_moves(chains):
     """Let walks and reference moves go by the shape of s, and of moves; settle all shares."""
     s, worth = chains[0].parameters.s, sum(chain.tuning.worth for chain in chains)
-    moves = [newest(chain.tuning.moves) for chain in chains]
-    mean, factor = moments(s.mean, s.factor, moves)
+    mean, factor = moments(s.mean, s.factor, newest(chains))
     for chain in chains:
         parameters = chain.parameters
         parameters.mean[:], parameters.factor[:] = mean, factor
         least = np.full(len(worth), LEAST_SHARE)
-        parameters.shares[:] = shares_of(mean_worth(worth), least)
+        parameters.shares[:] = shares_of(worth, least)
 
 
 def look_into_tails(chains, draws, rng):

@@ -33,6 +33,9 @@ NEWEST_SHARE = 0.65
 SHARPNESS = 5
 """Power of their worth that shares of moves are proportional to."""
 
+LEAST_SHARE = 0.075
+"""Share of each kind of move, at least."""
+
 EXPECTED_MOVES = 10
 """Moves by s that what is expected of it counts for."""
 
@@ -210,11 +213,20 @@ def adapt_to_move(state, parameters, tuning, work, accept_prob):
     tuning.worth[kind, 1] += 1.0
 
 
-def newest(history, share=NEWEST_SHARE):
-    """Return x, y, log π(y) and α of the newest moves."""
-    n, d = history.counts[0], history.points.shape[1] // 2 - 1
-    rows = history.points[int((1 - share) * n) : n]
+def newest(chains, share=NEWEST_SHARE):
+    """Return x, y, log π(y) and α of the newest moves of chains."""
+    histories, d = [chain.tuning.moves for chain in chains], chains[0].state.x.size
+    n = [history.counts[0] for history in histories]
+    parts = [own.points[int((1 - share) * k) : k] for own, k in zip(histories, n, strict=True)]
+    rows = np.concatenate(parts)
     return rows[:, :d], rows[:, d : 2 * d], rows[:, 2 * d], rows[:, 2 * d + 1]
+
+
+def states_of(moves):
+    """Return where moves began and led (2n, d), and how often chains are there, about (2n,)."""
+    x, y, _, alpha = moves
+    y = np.where(alpha[:, None] > 0, y, x)
+    return np.concatenate([x, y]), np.concatenate([1 - alpha, alpha])
 
 
 def moments(mean, factor, moves):
@@ -223,15 +235,14 @@ def moments(mean, factor, moves):
     The `mean` and `factor` that are known of something else count as 2d independent points.
     """
     d, covariance = len(mean), factor @ factor.T
-    x, y, _, alpha = (np.concatenate(parts) for parts in zip(*moves, strict=True))
-    if len(x) > 0:
-        y = np.where(alpha[:, None] > 0, y, x)
-        points, weights = np.concatenate([x, y]), np.concatenate([1 - alpha, alpha])
+    (points, weights), n = states_of(moves), len(moves[0])
+    if n > 0:
         own_mean = np.average(points, axis=0, weights=weights)
         deviations = points - own_mean
-        own = (deviations.T * weights) @ deviations / len(x)
-        jumps = np.mean(alpha[:, None] * (y - x) ** 2 / np.maximum(np.diag(own), 1e-300))
-        n = len(x) * np.clip(jumps / 0.8, 0.05, 1.0)
+        own = (deviations.T * weights) @ deviations / n
+        squares = weights[n:, None] * (points[n:] - points[:n]) ** 2
+        jumps = np.mean(squares / np.maximum(np.diag(own), 1e-300))
+        n *= np.clip(jumps / 0.8, 0.05, 1.0)
         share = 2 * d / (2 * d + n)
         covariance = (1 - share) * own + share * covariance
         mean = (1 - share) * own_mean + share * mean
@@ -244,6 +255,6 @@ def mean_worth(worth):
 
 
 def shares_of(worth, least):
-    """Return the probabilities (k,) of kinds of moves by their mean worth, and `least` ones."""
-    shares = worth**SHARPNESS
+    """Return the probabilities (k,) of kinds of moves by their worth (k, 2), and `least` ones."""
+    shares = mean_worth(worth) ** SHARPNESS
     return least + (1 - np.sum(least)) * shares / shares.sum()

@@ -14,7 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from pymc_kameleon.approximation.records import EVALUATION, OF_BEFORE, some_of_each, thinned
+from pymc_kameleon.approximation.records import (
+    EVALUATION,
+    MOST_REUSED,
+    OF_BEFORE,
+    some_of_each,
+    thinned,
+)
 from pymc_kameleon.samplers.emulator.fit import Hyper
 from pymc_kameleon.samplers.emulator.learning import (
     VARIANTS,
@@ -27,12 +33,9 @@ from pymc_kameleon.step.messages import counted
 
 _log = logging.getLogger("pymc_kameleon")
 
-MOST_REUSED, MOST_REUSED_BYTES = 2000, 2**24
-"""Calls of a box that a chain takes up, at most. Those of tuning, which are far from each other, go
-first, to half of these; of more, some that are evenly spaced."""
-
-N_CHECKED = 2
-"""Calls of a box that are made again, to see whether it is the same."""
+MOST_REUSED_BYTES = 2**24
+"""What a chain takes up of calls of a box, at most. Those of tuning, which are far from each other,
+go first, to half of it; of more, some that are evenly spaced."""
 
 RELATIVE, OF_SPREAD = 1e-5, 1e-6
 """Differences of outputs that count as none: relative, and to their standard deviation."""
@@ -296,7 +299,7 @@ def _chosen(found):
 
 def _check_calls(log_density, b, box, rows):
     """Raise a ValueError if a box returns something else than it did; return how often it ran."""
-    places = np.unique([0, len(rows.x) // 2])[:N_CHECKED]
+    places = np.unique([0, len(rows.x) // 2])
     _log.info(
         "Calling `%s` %s at inputs of evaluations that are reused, to see that it is the same. "
         "n_logp does not count this.",

@@ -74,8 +74,8 @@ class EmulatedDensity(Approximation):
 
     def __init__(self, target, emulated):
         own = target._replace(point=target.point.copy(), count=target.count.copy())
-        at, scratch = trajectory_of(emulated), scratch_of(target, emulated)
-        density = Density(own, emulated, scratch)
+        density = Density(own, emulated, scratch_of(target, emulated))
+        at = allocate(Trajectory, {"d": emulated.mean.size})
         super().__init__(density, emulated, at, exploration_of_emulated())
 
     def nearest_image(self, z):
@@ -93,11 +93,6 @@ class EmulatedDensity(Approximation):
         y = np.empty((len(x), target.gradient.size))
         outputs_of_emulator()(emulated, scratch, np.ascontiguousarray(x), y)
         return y
-
-
-def trajectory_of(emulated):
-    """Return a fresh Trajectory for a model."""
-    return allocate(Trajectory, {"d": emulated.mean.size})
 
 
 def scratch_of(target, emulated):
@@ -140,4 +135,4 @@ def _examples():
         np.zeros(3, np.int64), np.zeros(0), generator,
     )  # fmt: skip
     model = Density(target, emulated, scratch_of(target, emulated))
-    return model, emulated, trajectory_of(emulated)
+    return model, emulated, allocate(Trajectory, {"d": 1})

@@ -5,11 +5,11 @@ Symbols: as in learning.py.
 
 import numpy as np
 
-FITTED_DISTANCE = 25, 100
-"""Squared distance |u|², times d and plus, up to which points are fitted."""
+from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
+from pymc_kameleon.approximation.modes import reach
 
-FITTED_DROP = 15, 3
-"""Drop of f, and times d, up to which they are."""
+FITTED_RADII = 3.0
+"""Of radii of s, the distance |u| up to which points are fitted."""
 
 ENOUGH_MOVES = 20
 """Moves that suffice to decide how a surrogate is fitted."""
@@ -39,8 +39,8 @@ def points_of(chains):
 
 def level(chains, moves):
     """Return the median of f over the states that the moves led to, about."""
-    f = np.concatenate([[chain.state.logp[0] for chain in chains], *(m[2] for m in moves)])
-    weights = np.concatenate([np.ones(len(chains)), *(m[3] for m in moves)])
+    f = np.concatenate([[chain.state.logp[0] for chain in chains], moves[2]])
+    weights = np.concatenate([np.ones(len(chains)), moves[3]])
     order = np.argsort(f, kind="stable")
     total = np.cumsum(weights[order])
     return f[order[np.searchsorted(total, total[-1] / 2)]]
@@ -49,14 +49,14 @@ def level(chains, moves):
 def worth_fitting(u, f, most, rng):
     """Return rows of the points that a surrogate is fitted to, in random order."""
     d = u.shape[1]
-    drop = np.maximum(-f, 0)
+    drops = np.maximum(-f, 0)
     squares = np.sum(u * u, axis=1)
-    near = squares < FITTED_DISTANCE[0] * d + FITTED_DISTANCE[1]
-    rows = np.flatnonzero(near & (drop < FITTED_DROP[0] + FITTED_DROP[1] * d))
+    near = squares < (FITTED_RADII * reach(d)) ** 2
+    rows = np.flatnonzero(near & (drops < drop(d, NEGLIGIBLE)))
     if len(rows) == 0:
         return rows
     far = np.maximum(squares[rows] / (SPARSE_DISTANCE * d), 1)
-    weights = (np.exp(-drop[rows] / 4) + 0.02) * far**2
+    weights = (np.exp(-drops[rows] / 4) + 0.02) * far**2
     return rng.choice(rows, min(most, len(rows)), replace=False, p=weights / weights.sum())
 
 

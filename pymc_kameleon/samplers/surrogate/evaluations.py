@@ -6,15 +6,17 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from pymc_kameleon.approximation.records import EVALUATION, OF_BEFORE, evenly, thinned
+from pymc_kameleon.approximation.records import (
+    EVALUATION,
+    MOST_REUSED,
+    OF_BEFORE,
+    evenly,
+    thinned,
+)
 from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.step.learned import COORDINATE
 
 _log = logging.getLogger("pymc_kameleon")
-
-MOST_REUSED = 2000
-"""Evaluations that a chain takes up, at most; of more, the best one and some that are evenly
-spaced."""
 
 
 def dataset_of(coordinates, tunings, exact, numbers, kept):
@@ -85,7 +87,7 @@ def reused_by(step, datasets):
     rows = rows[~np.isnan(rows[:, d])]
     if not np.isfinite(rows[:, d]).any():
         raise ValueError("evaluations have no finite log-density: there is nothing to take up.")
-    best = rows[np.argmax(rows[:, d])]
+    best = rows[np.argmax(rows[:, d])]  # it, and some that are evenly spaced
     rows = rows[evenly(np.arange(len(rows)), MOST_REUSED)]
     rows = each_once(np.concatenate([best[None], rows]), d)
     exact = [data["exact"].values.astype(bool) for data in datasets if "exact" in data]

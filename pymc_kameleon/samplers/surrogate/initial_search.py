@@ -12,15 +12,13 @@ from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.samplers.approximation.initial_search import N_GUIDED
 from pymc_kameleon.samplers.surrogate import modes, problems
 from pymc_kameleon.samplers.surrogate.active.search import (
-    MOST_FOR_ALL,
     ActiveGuide,
     Search,
     active_budget,
-    fewest,
     most_of_search,
     suits,
 )
-from pymc_kameleon.samplers.surrogate.active.way import Known
+from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, Known, least_fitted
 from pymc_kameleon.samplers.surrogate.evaluations import each_once
 from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.warm_start.approach import FOLLOWING, WARM_START_BUDGET
@@ -128,7 +126,7 @@ class SearchByProcess(InitialSearch):
         step, start, n = self.step, q[: self.d].copy(), 0
         begins, most = not step.guide.is_known, self._budget_of_search()
         knows = len(step.tuning.known) > 0
-        if begins and self.is_active and most >= (1 if knows else fewest(self.d)):
+        if begins and self.is_active and most >= (1 if knows else least_fitted(self.d)):
             search = self._active_search_from(start)
             is_home = search.go_on(logp, most, self.limit() <= MOST_FOR_ALL)
             rows += search.rows

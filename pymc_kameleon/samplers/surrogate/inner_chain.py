@@ -6,6 +6,7 @@ Symbols: as in metropolis.py and learning.py.
 import numpy as np
 from scipy.special import gammaln
 
+from pymc_kameleon.approximation.chain import FORGOTTEN
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.samplers.approximation.moves import SHORT_SHARE, SHORTEST_STEP
 from pymc_kameleon.samplers.surrogate import fit
@@ -23,16 +24,14 @@ ANGLES = (np.pi / 2, 1.1, 0.7, 0.35)
 NUS = (4.0, 8.0)
 """The degrees of freedom that ν is chosen from."""
 
-UNCORRELATED = 0.9
-"""Share of the squared jump of two independent points, by coordinate, that M steps should make."""
-
 WIDE_DROP = 1.5
 """Standard deviations of log s by which it is lower, typically, where wide moves go."""
 
-DEPTHS = {-3: 0.003, -1.5: 0.003, 0: 0.1, 1.5: 0.1, 3: 0.1, 4.5: 0.1, 6: 1, 9: 1, 12: 1}
+DEPTHS, LOW_SHARE = (0.0, 3.0, 6.0), 0.1
 """By how much the lower bound of h is lowered, and the share of the inner chain's steps where h may
-then be at it. The higher the bound, the sooner chains come to tails that tuning has not seen, and
-leave them again; where tuning has seen that nothing is there, such steps are in vain."""
+be at it before it is lowered further. The higher the bound, the sooner chains come to tails that
+tuning has not seen, and leave them again; where tuning has seen that nothing is there, such steps
+are in vain."""
 
 
 def best_nu(u):
@@ -63,7 +62,7 @@ def inner_settings(surrogate, u, rng):
     spread = 2 * np.maximum(np.var(starts, axis=0), 1e-10)
     far = np.array([np.min(np.mean((v - starts) ** 2, axis=0) / spread) for v in places])
     tried = range(LEAST_INNER, MOST_INNER, 4)
-    n_inner = next((m for m in tried if far[m - 1] > UNCORRELATED), MOST_INNER)
+    n_inner = next((m for m in tried if far[m - 1] > FORGOTTEN), MOST_INNER)
     return (angle, share, n_inner), np.mean(low)
 
 
@@ -74,13 +73,12 @@ def settle_inner(surrogate, u, least_depth, rng):
     of the mass of s. Return the depth, and θ, share and M.
     """
     fitted = surrogate.bounds[0]
-    for depth, most in DEPTHS.items():
-        if depth < least_depth:
-            continue
-        surrogate.bounds[0] = fitted - depth
-        settings, low = inner_settings(surrogate, u, rng)
-        if low <= most:
-            break
+    for depth in DEPTHS:
+        if depth >= least_depth:
+            surrogate.bounds[0] = fitted - depth
+            settings, low = inner_settings(surrogate, u, rng)
+            if low <= LOW_SHARE:
+                break
     return depth, settings
 
 

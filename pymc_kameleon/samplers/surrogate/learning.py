@@ -10,12 +10,13 @@ import numpy as np
 from scipy.special import erfc
 
 from pymc_kameleon.approximation.linalg import linear_algebra, whitened
+from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation.moves import (
     BY_S,
     EXPECTED_MOVES,
+    LEAST_SHARE,
     REFERENCE,
-    mean_worth,
     moments,
     newest,
     shares_of,
@@ -44,18 +45,9 @@ WARM_START = "home", "n_home", "middle", "home_factor", "mass", "has_arrived"
 WIDE = BY_S + 1
 """The kind of a move by a power of the surrogate, which is wider."""
 
-NEGLIGIBLE_MASS = 10.0
-"""Log of the ratio of two masses, from which the smaller one is taken for none."""
-
-LEAST_SHARES = np.array([0.07, 0.05, 0.1, 0.05])
-"""Least shares of walks, reference moves, moves by the surrogate and wide ones, in the end."""
-
-LEAST_IN_TUNING, LEAST_OF_MODES = 0.3, 0.25
-"""The same of wide moves while tuning, as they find places that the surrogate does not know; and of
-reference moves if they are from a mixture of several modes."""
-
-FIRST_SHARES = (0.2, 0.2, 0.3, 0.3)
-"""Shares of the four, before anything is known."""
+LEAST_THAT_FINDS = 0.3
+"""Least share of moves that find what the surrogate does not know: of wide ones while tuning, and
+of reference moves if they are from a mixture of several modes."""
 
 NEWS, NEWS_SHARE, KNOWN_WITHIN = 0.01, 0.17, 2.0
 """Share of the mass, at most, that is news to the surrogate; the newest moves that tell, as a
@@ -64,16 +56,12 @@ share; and how much log s may be too low where it is known."""
 PAYS, GOOD = 2.0, 1.0
 """What a move by the surrogate should be worth: so many times a walk, or so much."""
 
-LEAST_LOW, SURPRISES = 8, 0.05
-"""Low points, at least, that tell if the bound of h may be lower; share that may disagree."""
-
 LOOK_SHARE, MOST_LOOKS = 0.02, 50
 """Points that a chain looks at after each fit, as a share of its transitions; and at most."""
 
-N_OF_T, LEAST_WEIGHT, FEW = 4096, 1e-12, 500
-"""Points of t from which draws of s are taken; their weights, at least; and evaluations up to which
-none is looked at: s is too rough, and far points with next to no mass would spoil what else is made
-of so few."""
+N_OF_T, FEW = 4096, 500
+"""Points of t from which draws of s are taken; and evaluations up to which none is looked at: s is
+too rough, and far points with next to no mass would spoil what else is made of so few."""
 
 LOOK_DROPS = 2.0, 20.0
 """How far the fit is below the typical f where a chain looks: between these, uniformly."""
@@ -101,12 +89,10 @@ def learn_from(chains, rng):
     for chain in chains:
         chain.parameters.n_looks[0] = 0
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        news, seen, least_depth = 0.0, seen_by(chains, rng), tuning.tail_depth[0]
+        seen = seen_by(chains, rng)
         if len(seen.sample[0]) == 0:
             return
-        if not np.isnan(parameters.error[0]):
-            news = share_of_news(chains)
-            least_depth = max(least_depth, known_depth(chains, seen.middle))
+        news = 0.0 if np.isnan(parameters.error[0]) else share_of_news(chains)
         chooses = is_last or seen.n >= 2 * tuning.n_chosen[0]
         nu = inner_chain.best_nu(seen.states)
         left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, chooses, seen.middle)
@@ -115,24 +101,23 @@ def learn_from(chains, rng):
         if chooses:
             tuning.n_chosen[0] = seen.n
             tuning.depth[0], settings = inner_chain.settle_inner(
-                surrogate, seen.states, least_depth, rng
+                surrogate, seen.states, tuning.tail_depth[0], rng
             )
             parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
         else:
             surrogate.bounds[0] -= tuning.depth[0]
     parameters.mean[:], parameters.factor[:] = seen.mean, seen.factor
     parameters.error[0], tuning.news[0] = left_out, news
-    worth = sum(chain.tuning.worth[: len(LEAST_SHARES)] for chain in chains)
+    worth = sum(chain.tuning.worth for chain in chains)
     if is_last:  # before that it would keep chains from looking for what is not known
         worth[BY_S] += EXPECTED_MOVES * np.array([2 * acceptance(left_out), 1.0])
     shares_of_modes = modes.learn_modes(chains)
-    least = LEAST_SHARES.copy()
+    least = np.full(len(worth), LEAST_SHARE)
     if shares_of_modes:
-        least[REFERENCE] = LEAST_OF_MODES
+        least[REFERENCE] = LEAST_THAT_FINDS
     if not is_last:
-        least[WIDE] = LEAST_IN_TUNING
-    is_tried = worth[:, 1].any()
-    parameters.shares[:] = shares_of(mean_worth(worth), least) if is_tried else FIRST_SHARES
+        least[WIDE] = LEAST_THAT_FINDS
+    parameters.shares[:] = shares_of(worth, least)
     looks_at_draws = seen.n > FEW and not is_last
     draws = draws_of_s(surrogate, len(chains) if looks_at_draws else 0, rng)
     for k, chain in enumerate(chains):
@@ -149,11 +134,11 @@ def learn_from(chains, rng):
 
 def seen_by(chains, rng):
     """Return what chains have Seen."""
-    moves = [newest(chain.tuning.moves) for chain in chains]
+    moves = newest(chains)
     points, f, is_move = archive.points_of(chains)
     best = archive.best_warm_start(chains).tuning
     mean, factor = moments(best.middle, best.home_factor, moves)
-    states = np.concatenate([[chain.state.x.copy() for chain in chains], *(m[0] for m in moves)])
+    states = np.concatenate([[chain.state.x for chain in chains], moves[0]])
     u, middle = whitened(points, mean, factor), archive.level(chains, moves)
     rows = archive.worth_fitting(u, f - middle, fit.n_centres(u.shape[1]), rng)
     sample = u[rows], f[rows], archive.scored(is_move[rows])
@@ -226,38 +211,16 @@ def draws_of_s(surrogate, n, rng):
         return np.zeros((0, d))
     u = rng.standard_normal((N_OF_T, d)) / np.sqrt(rng.gamma(nu / 2, 2 / nu, (N_OF_T, 1)))
     log_w = fit.values(surrogate, u) - log_t(u, nu)
-    w = np.exp(log_w - log_w.max()) + LEAST_WEIGHT
-    return u[rng.choice(len(u), n, replace=False, p=w / w.sum())]
-
-
-def unseen_moves(chains):
-    """Return u, f and α of the newest moves, of which the present surrogate knows nothing."""
-    parameters = chains[0].parameters
-    moves = (newest(chain.tuning.moves, NEWS_SHARE) for chain in chains)
-    _, y, f, alpha = map(np.concatenate, zip(*moves, strict=True))
-    return whitened(y, parameters.mean, parameters.factor), f, alpha
+    return u[np.argsort(-log_w - rng.gumbel(size=len(u)))[:n]]
 
 
 def share_of_news(chains):
     """Return the share of the mass, by the newest moves, where the present surrogate is too low."""
-    u, f, alpha = unseen_moves(chains)
+    parameters = chains[0].parameters
+    _, y, f, alpha = newest(chains, NEWS_SHARE)
     known = alpha > 0
     if not known.any():
         return 0.0
-    too_low = f[known] - fit.values(chains[0].parameters.surrogate, u[known]) > KNOWN_WITHIN
+    u = whitened(y[known], parameters.mean, parameters.factor)
+    too_low = f[known] - fit.values(parameters.surrogate, u) > KNOWN_WITHIN
     return np.average(too_low, weights=alpha[known])
-
-
-def known_depth(chains, middle):
-    """Return by how much the newest moves allow to lower the bound of h; -inf if that is open."""
-    u, f, _ = unseen_moves(chains)
-    surrogate = chains[0].parameters.surrogate
-    base = log_t(u, surrogate.nu[0])
-    h, found = fit.unbounded_values(surrogate, u) - base, f - base
-    found[f < middle - NEGLIGIBLE_MASS] = -np.inf
-    bound = surrogate.bounds[0] + chains[0].tuning.depth[0]
-    for depth in reversed(inner_chain.DEPTHS):
-        low = h < bound - depth
-        if low.sum() >= LEAST_LOW and np.mean(found[low] > bound - depth + 1) < SURPRISES:
-            return depth
-    return -np.inf

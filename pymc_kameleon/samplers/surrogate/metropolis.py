@@ -28,7 +28,7 @@ from pymc_kameleon.samplers.surrogate.evaluations import Reused, dataset_of, reu
 from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
 from pymc_kameleon.samplers.surrogate.learning import WIDE
 from pymc_kameleon.samplers.surrogate.modes import Found
-from pymc_kameleon.samplers.surrogate.moves import compiled_runs, compiled_weights
+from pymc_kameleon.samplers.surrogate.moves import compiled_runs
 from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_chain
 from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
 from pymc_kameleon.step.learned import Quantity
@@ -240,7 +240,6 @@ class SurrogateMetropolis(ApproximationStep):
     def compile_learning():
         """Load, or compile, the inner chain by itself, which corrects averages in pk.summary."""
         compiled_runs()
-        compiled_weights()
 
     def _allocate(self, scales, n_tune):
         d = scales.size

@@ -11,11 +11,7 @@ import numpy as np
 from pymc_kameleon.approximation.linalg import cholesky, whitened
 from pymc_kameleon.approximation.modes import MOST_MODES, NEGLIGIBLE_MASS, Mode, Modes, mix
 from pymc_kameleon.core.arrays import copy_arrays, floats, integers
-from pymc_kameleon.samplers.approximation.moves import newest
-
-LEAST_APART = 2.0
-"""Distance of two means, over the sum of the standard deviations on the line that tells them apart
-best, from which there are two modes."""
+from pymc_kameleon.samplers.approximation.moves import newest, states_of
 
 WORTH_OF_FOUND = 2
 """Times d: independent states that the first idea of a mode counts for."""
@@ -72,11 +68,7 @@ def learn_modes(chains):
     modes, found = first.parameters.modes, noted(first.tuning.found)
     if len(found) < 2:
         return []
-    newest_moves = [newest(chain.tuning.moves) for chain in chains]
-    x, y, _, alpha = (np.concatenate(parts) for parts in zip(*newest_moves, strict=True))
-    y = np.where(alpha[:, None] > 0, y, x)
-    points, weights = np.concatenate([x, y]), np.concatenate([1 - alpha, alpha])
-    merged = True
+    (points, weights), merged = states_of(newest(chains)), True
     while merged:
         mine = _nearest(points, modes if modes.n_modes[0] == len(found) else None, found)
         groups = [(points[mine == k], weights[mine == k]) for k in range(len(found))]
@@ -122,11 +114,7 @@ def _merge(found, learned):
     """Take two modes for one that are not apart, of `found`; return whether there were any."""
     for j in range(len(found)):
         for k in range(j + 1, len(found)):
-            (a, left), (b, right) = learned[j], learned[k]
-            within = left @ left.T, right @ right.T
-            line = np.linalg.solve(within[0] + within[1], a - b)
-            widths = [np.sqrt(line @ one @ line) for one in within]
-            if abs(line @ (a - b)) < LEAST_APART * sum(widths):
+            if Mode(*learned[j], 0.0).is_same(Mode(*learned[k], 0.0)):
                 lesser = j if found[j].mass < found[k].mass else k
                 del found[lesser]
                 return True

@@ -67,24 +67,21 @@ class Spread:
     def more(self, n):
         """Return more points (SETS, n, d), in independent sets, and weights; n is a power of 2."""
         p, even = self._parameters, (self._even.random(n) + self._shifts) % 1
-        even, nu = np.clip(even, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY), p.surrogate.nu[0]
-        g = gammaincinv(nu / 2, even[..., 0]) * 2 / nu
-        u = ndtri(even[..., 1:]) / np.sqrt(g)[..., None]
-        log_w = self._log_weights(u.reshape(g.size, -1))
+        u = points_of_t(even, p.surrogate.nu[0])
+        log_w = self._log_weights(u.reshape(-1, u.shape[2]))
         self._most = log_w.max() if self._most is None else self._most
-        return p.mean + u @ np.tril(p.factor).T, np.exp(log_w - self._most).reshape(g.shape)
+        return p.mean + u @ np.tril(p.factor).T, np.exp(log_w - self._most).reshape(u.shape[:2])
 
     def is_lowest(self, x):
         """Whether s is as low as it may be at points x (n, d), where nothing is known."""
         p = self._parameters
-        log_w = self._log_weights(np.ascontiguousarray(whitened(x, p.mean, p.factor)))
-        return log_w < p.surrogate.bounds[0] + fit.LEAST_ABOVE
+        u = whitened(x, p.mean, p.factor)
+        return fit.are_lowest(p.surrogate, u, fit.values(p.surrogate, u))
 
     def _log_weights(self, u):
         """Return log s/t at points u (n, d), which is h."""
-        surrogate, found = self._parameters.surrogate, np.empty(len(u))
-        compiled_weights()(surrogate, u, np.empty(surrogate.weights.size), found)
-        return found
+        surrogate = self._parameters.surrogate
+        return fit.values(surrogate, u) - fit.log_t(u, surrogate.nu[0])
 
     def doubt(self, x):
         """Return sds (n,) by which log π may differ from log s: of a process with its kernels."""
@@ -102,18 +99,11 @@ class Spread:
         return np.sqrt(amplitude * np.maximum(1 - known, 0))
 
 
-@cache
-def compiled_weights():
-    """Return the compiled function that computes weights."""
-
-    def log_weights(surrogate, u, distances, out):
-        """Write log s/t at points u (n, d)."""
-        for i in range(u.shape[0]):
-            out[i] = log_surrogate(surrogate, u[i], distances) - log_t(u[i], surrogate.nu[0])
-
-    surrogate = allocate(Surrogate, {"d": 1, "m": 1})
-    arguments = surrogate, np.zeros((1, 1)), np.zeros(1), np.zeros(1)
-    return specialise(cached_jit(log_weights, (log_surrogate,)), *arguments)
+def points_of_t(even, nu):
+    """Return points (..., d) of t by probabilities (..., d + 1), that of its scale first."""
+    even = np.clip(even, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+    g = gammaincinv(nu / 2, even[..., 0]) * 2 / nu
+    return ndtri(even[..., 1:]) / np.sqrt(g)[..., None]
 
 
 SETS = 8

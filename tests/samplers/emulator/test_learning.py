@@ -11,7 +11,7 @@ from pymc_kameleon.approximation import chain as chain_on_s
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.approximation import learning
 from pymc_kameleon.samplers.approximation.metropolis import BY_S
-from pymc_kameleon.samplers.approximation.moves import mean_worth, shares_of
+from pymc_kameleon.samplers.approximation.moves import shares_of
 from pymc_kameleon.samplers.emulator import learning as emulators
 from pymc_kameleon.samplers.emulator.problems import explain_modes
 
@@ -185,7 +185,7 @@ def test_moves_that_are_worth_more_are_made_oftener():
     """Between the least share, and what others leave."""
 
     def share(worth):
-        worth = mean_worth(np.array([[w * 100, 100] for w in (0.1, 0.1, worth)]))
+        worth = np.array([[w * 100, 100] for w in (0.1, 0.1, worth)])
         return shares_of(worth, np.full(3, learning.LEAST_SHARE))[BY_S]
 
     low, middle, high = map(share, (1e-6, 0.1, 100.0))

@@ -15,7 +15,7 @@ from pymc_kameleon.samplers.surrogate.active import (
 )
 from pymc_kameleon.samplers.surrogate.active.process import Hyper, Prior, Process
 from pymc_kameleon.samplers.surrogate.active.search import Search, active_budget, most_of_search
-from pymc_kameleon.samplers.surrogate.active.way import MOST_KNOWN, Known, Way
+from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, Known, Way
 
 # ---- the process ----------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ def test_coefficients_that_grow_are_foreseen():
     def funnel(u):
         return -0.5 * u[:, 0] ** 2 - 0.5 * np.exp(u[:, 0]) * np.sum(u[:, 1:] ** 2, axis=1)
 
-    assert funnel(u).min() < -process.DEPTH[0] - 4 * process.DEPTH[1]
+    assert funnel(u).min() < -process.depth_of(4)
     y, prior = process.compressed(funnel(u), 0.0, 4, is_exact=True), Prior(1, 0.3)
     np.testing.assert_array_equal(y, funnel(u))
     own = Process(u, y, process.choose(u, y, Hyper.start(prior, 4), prior), prior)
@@ -188,7 +188,7 @@ def test_a_bounded_value_does_not_spoil_exact_ones():
         return -0.5 * u[:, 0] ** 2 - 0.5 * np.exp(2 * u[:, 0]) * np.sum(u[:, 1:] ** 2, axis=1)
 
     exact = np.array([False, True, True, True])
-    depth = process.LARGEST_DROP * (process.DEPTH[0] + 4 * process.DEPTH[1])
+    depth = process.LARGEST_DROP * process.depth_of(4)
     assert far(x).min() > -depth
     for lowest, n in (far(x[:1])[0], 80), (-10 * depth, 79):
         f = np.concatenate([[lowest], far(x[1:])])
@@ -598,7 +598,7 @@ def test_what_is_known_makes_a_search_short():
     np.testing.assert_allclose(found.x, slow_moments(3)[0], atol=0.1)
     # The best of very many, and not more than a process bears.
     many = known(np.random.default_rng(12).standard_normal((3000, 3))).some()
-    assert len(many.x) == len(many.f) == MOST_KNOWN
+    assert len(many.x) == len(many.f) == MOST_FOR_ALL
 
 
 def test_coordinates_are_those_of_draws_not_of_what_is_known():
@@ -716,19 +716,6 @@ def test_large_batches_have_points_enough_to_choose_from():
     x = search.way.x
     assert len(x) > 250
     assert len(np.unique(x, axis=0)) > 0.9 * len(x)
-
-
-@pytest.mark.parametrize(("ray", "radius"), [(way.RAY, way.LARGEST_RADIUS), ((1.0,), 8.67)])
-def test_a_large_batch_looks_beyond_its_radius(ray, radius, monkeypatch):
-    """On a long slope R is as large as it may be after two batches, not by its factor each time."""
-    monkeypatch.setattr(way, "RAY", ray)
-    own = Way(np.random.default_rng(1), 16)
-    going = own.go(np.zeros((1, 2)))
-    points, climbed = next(going), 0
-    while climbed < 2:
-        climbed += own.process is not None
-        points = going.send(points.sum(axis=1) * 3)
-    assert own._radius == pytest.approx(radius, rel=0.01)
 
 
 def test_no_more_points_are_fitted_than_arithmetic_bears(monkeypatch):

@@ -16,26 +16,26 @@ from copy import copy
 
 import numpy as np
 
+from pymc_kameleon.approximation.drops import NEAR, TYPICAL, drop
 from pymc_kameleon.approximation.linalg import factorised
+from pymc_kameleon.approximation.search import spread_of
 from pymc_kameleon.samplers.surrogate.active import draws
 from pymc_kameleon.samplers.surrogate.active.draws import Density
 from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
+from pymc_kameleon.samplers.surrogate.fit import MOST_CENTRES
 
-POWER, N_WIDE, N_WIDE_STEPS = 0.5, 1200, 240
+POWER, N_WIDE, N_WIDE_STEPS = 0.5, MOST_CENTRES, 240
 """Power of s that is wider; points of it, and the steps of chains that make them: of few chains and
 long, because they begin at draws of s, and early points would be too few in the tails."""
 
-N_CHAINS, N_STEPS, N_STEPS_EXACT, THINNING = 96, 500, 250, 5
-"""Chains of s; their steps; fewer where some coordinates are drawn anew; and of these one in so
-many counts. Their own error is seen by what they differ by. They begin at points that chains of the
+N_CHAINS, N_STEPS, THINNING = 96, 500, 5
+"""Chains of s; their steps, unless some coordinates are drawn anew; and of these one in so many
+counts. Their own error is seen by what they differ by. They begin at points that chains of the
 power, as long, give by their weights: from where a search has ended, chains as short would lack the
 tails of a bent posterior, and not differ by that."""
 
 N_PATHS = 64
 """Paths, in pairs about the mean."""
-
-QUANTILES = 0.16, 0.5, 0.84
-"""Of the paths, by which their middle and spread are measured: some averages have no variance."""
 
 FARTHER = 2.0
 """How much larger the radius of s is than where points are chosen: tails go on."""
@@ -43,9 +43,8 @@ FARTHER = 2.0
 MOST_SD = 4.0
 """Standard deviation of log s that counts there, at most."""
 
-TYPICAL, TAIL, LEAST_LEFT_OUT = 4.0, 16.0, 8
-"""How far below the typical log-density, d/2 below the top, values are typical, or of a tail; and
-how many of a kind tell something if they are left out."""
+LEAST_LEFT_OUT = 8
+"""How many values near the best one, or in a tail, tell something if they are left out."""
 
 
 class ProcessPosterior:
@@ -74,7 +73,7 @@ class ProcessPosterior:
             raise np.linalg.LinAlgError("Draws of the process do not come to rest.")
         density = Density(way.process, rng)
         density.radius += FARTHER
-        n_steps = N_STEPS_EXACT if density.n_held else N_STEPS
+        n_steps = draws.N_STEPS_ALONE if density.n_held else N_STEPS
         u = _starts(density, way.chains, n_steps, rng)
         found, _ = draws.run(density, u, np.ones(N_CHAINS), n_steps, rng)
         outside = np.linalg.norm(found, axis=2) > density.radius - FARTHER / 2
@@ -120,8 +119,8 @@ class ProcessPosterior:
             values, w = function(self._wide[part]) - mean, self._by_s[part]
             by_path = by_path + (self._by_path[part] - w[:, None]).T @ values
             by_s = by_s + np.array([w @ values, w @ np.square(values)])
-        low, middle, high = np.quantile(by_path, QUANTILES, axis=0)
-        error = np.sqrt(of_draws + np.square(self.scale * (high - low) / 2))
+        error = np.sqrt(of_draws + np.square(self.scale * spread_of(by_path)))
+        middle = np.median(by_path, axis=0)  # some averages have no variance
         return mean + middle, error, np.sqrt(np.maximum(by_s[1] - by_s[0] ** 2, 0))
 
     def covers(self, x):
@@ -170,9 +169,10 @@ def _paths(process, u, rng):
 
 
 def _scale(process):
-    """Return how far off values are predicted, in sds: of typical ones or tails, at least 1."""
+    """Return how far off values are predicted, in sds: of near ones or tails, at least 1."""
     errors, sds = process.left_out()
-    drop, predicted = (-y - process.u.shape[1] / 2 for y in (process.y, process.y - errors))
-    kinds = drop < TYPICAL, (drop >= TYPICAL) & ((drop < TAIL) | (predicted < TYPICAL))
+    near, tail = (-drop(process.u.shape[1], probability) for probability in (NEAR, TYPICAL))
+    are_near, predicted = process.y > near, process.y - errors
+    kinds = are_near, ~are_near & ((process.y > tail) | (predicted > near))
     z = [(errors / sds)[own] for own in kinds if own.sum() >= LEAST_LEFT_OUT]
     return max([1.0, *(np.sqrt(np.mean(own**2)) for own in z)])

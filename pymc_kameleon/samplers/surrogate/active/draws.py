@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.approximation.modes import REACH
+from pymc_kameleon.approximation.modes import reach
 from pymc_kameleon.core.scaling import OPTIMAL_SCALE
 
-N_CHAINS, N_STEPS = 48, 60
-"""Chains, and steps of each between two batches of evaluations."""
+N_CHAINS, N_STEPS, N_STEPS_ALONE = 48, 60, 250
+"""Chains, steps of each between two batches of evaluations, and steps for what has been learned."""
 
 N_TEMPERED, POWER = 16, 0.65
 """Chains whose density has this power, and so is wider."""
@@ -44,7 +44,7 @@ class Density:
     def __init__(self, process, rng, centre=None, radius=None):
         d = process.u.shape[1]
         self.process, self.centre = process, centre
-        self.radius = d**0.5 + REACH if radius is None else radius
+        self.radius = reach(d) if radius is None else radius
         self.n_held = process.prior.n_held if centre is None else 0
         # A funnel has no highest value, but is known where f is quadratic.
         self.highest = np.inf if self.n_held else process.y.max() + ABOVE
@@ -58,16 +58,11 @@ class Density:
         if self.centre is not None:
             inside = np.sum((u - self.centre) ** 2, axis=1) <= self.radius**2
             return np.where(inside, self.process.mean(u), -np.inf)
-        mean, sd = self.process.mean_and_sd(u, lambda mean: self._most(u, mean) >= least)
+        mean, sd = self.process.mean_and_sd(u, lambda mean: self.of(u, mean, EXPECTED_SD) >= least)
         return np.where(np.isnan(sd), -np.inf, self.of(u, mean, sd))
 
-    def _most(self, u, mean):
-        """Return what it is at most, whatever the standard deviation of y."""
-        beyond = np.maximum(np.linalg.norm(u, axis=1) - self.radius, 0)
-        return np.minimum(mean + 0.5 * EXPECTED_SD**2, self.highest) - WALL * beyond**2
-
     def of(self, u, mean, sd):
-        """Return it, by the mean and the standard deviation of y there."""
+        """Return it, by the mean and the sd of y there; it is most where the sd is EXPECTED_SD."""
         beyond = np.maximum(np.linalg.norm(u, axis=1) - self.radius, 0)
         expected = mean + 0.5 * np.minimum(sd, EXPECTED_SD) ** 2
         return np.minimum(expected, self.highest) - self.unknown(sd) - WALL * beyond**2

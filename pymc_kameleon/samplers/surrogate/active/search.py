@@ -8,17 +8,21 @@ import numpy as np
 from pymc_kameleon.approximation.batches import BatchSearch, turned
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import linear_algebra
-from pymc_kameleon.samplers.surrogate.active.way import Way, are_near
+from pymc_kameleon.samplers.surrogate.active.draws import N_STEPS_ALONE
+from pymc_kameleon.samplers.surrogate.active.way import (
+    MOST_FOR_ALL,
+    Way,
+    are_near,
+    least_fitted,
+)
+from pymc_kameleon.samplers.surrogate.inner_chain import DEPTHS
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
 
 MOST_COORDINATES = 14
 """Coordinates up to which a process is worth its arithmetic."""
 
-BUDGET, LEAST_BUDGET = (15, 60), (5, 10)
-"""Times d, and plus: evaluations at most, and at least. If it is not home then, it is given up."""
-
-LEAST_BEGUN = 2, 5
-"""The same below which none is begun: if it is to be given up, it is still the better beginning."""
+BUDGET = 15, 60
+"""Times d, and plus: evaluations at most. If it is not home then, it is given up."""
 
 GOOD, BETTER = (0.1, 0.3), (0.02, 0.1)
 """sdV, and the root mean square error of plain draws, with which s is good enough to move by; and
@@ -28,15 +32,12 @@ MOST_BATCHES, MOST_CLIMBING = 12, 20
 """Batches for which a search has evaluations at least, if many are made at a time; and if it is not
 home by then."""
 
-MOST_FOR_ALL = 400
-"""Evaluations of the way up to which these are all there is."""
+TAILS_KNOWN = 0.3
+"""sdV with which tails are known, as points were chosen there, too: the bound of h, beyond which s
+falls as a t density does, is then as low as it may be."""
 
-TAILS_KNOWN, TAIL_DEPTH = 0.3, 6.0
-"""sdV with which tails are known, as points were chosen there, too; and by which the bound of h,
-beyond which s falls as a t density does, is then lower."""
-
-N_STEPS, N_TYPICAL = 250, 200
-"""Steps of each chain of the process for what is found; and draws for the typical log-density."""
+N_TYPICAL = 200
+"""Draws for the typical log-density."""
 
 
 def active_budget(d, at_once=1, n_batches=MOST_BATCHES):
@@ -47,11 +48,6 @@ def active_budget(d, at_once=1, n_batches=MOST_BATCHES):
 def most_of_search(d, at_once=1):
     """Return the evaluations of a search, at most, however many there are in all."""
     return max(active_budget(d, at_once, MOST_CLIMBING), MOST_FOR_ALL)
-
-
-def fewest(d):
-    """Return the evaluations below which a search is not begun: some on each coordinate's line."""
-    return LEAST_BEGUN[0] * d + LEAST_BEGUN[1]
 
 
 def suits(d):
@@ -110,8 +106,7 @@ class Search(BatchSearch):
             active_budget(start.size, at_once),
             np.count_nonzero(are_near(self.way.f, start.size)[: self.way.n_known]),
         )
-        least = min(budget, LEAST_BUDGET[0] * start.size + LEAST_BUDGET[1])
-        self._budget = max(budget - n_near, least)
+        self._budget = max(budget - n_near, min(budget, least_fitted(start.size)))
         climbing = active_budget(start.size, at_once, MOST_CLIMBING)
         self._longest = self._budget + climbing - budget
 
@@ -152,7 +147,7 @@ class Search(BatchSearch):
 
     def _summary(self, n):
         way = self.way
-        draws = way.draws(N_STEPS, self.rng)
+        draws = way.draws(N_STEPS_ALONE, self.rng)
         mean, covariance = draws.mean(axis=0), np.atleast_2d(np.cov(draws.T))
         scales = np.diag(np.linalg.inv(covariance)) ** -0.5
         factor = np.linalg.cholesky(covariance)
@@ -166,5 +161,5 @@ class Search(BatchSearch):
             some = way.beginnings(typical - drop(mean.size, NEGLIGIBLE))
             some = some[np.arange(n - 1) % len(some)]
         points = np.concatenate([way.best[None], some])
-        depth = TAIL_DEPTH if way.sd < TAILS_KNOWN else -np.inf
+        depth = DEPTHS[-1] if way.sd < TAILS_KNOWN else -np.inf
         return found, ActiveGuide(*found.guide, np.array([logp]), np.array([depth]), points)

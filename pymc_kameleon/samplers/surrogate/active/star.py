@@ -16,28 +16,32 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.drops import TYPICAL, drop
+from pymc_kameleon.approximation.search import MOST_AT_ONCE
 from pymc_kameleon.step.warm_start.search import EXACT_LINE
 
-STEP, INWARD, CONVEX, NEAR_TOP, TWO_SCALES = 1.0, 0.4, 2.5, 0.6, 2.0
-"""Of the star, in x. Times that step, where the fourth point is if f is not finite on a side, or
-convex. How far the top of a parabola is, in scales, where the fourth point is there; and how far
-that point is if the top is nearer."""
+STEP, NEAR_TOP, TWO_SCALES = 1.0, 0.6, 2.0
+"""Of the star, in x. How far the top of a parabola is, in scales, where the fourth point is there;
+and how far that point is if the top is nearer."""
 
 FARTHEST, SCALES = 50.0, (1e-3, 10.0)
 """Bounds of the top of a parabola, and of scales, in x."""
 
-MANY, MOST_ROUNDS, LEAST_OF_LINE, BEYOND, MOST_WITHIN, MOST_MORE = 8, 2, 3, 3, 6, 4
-"""Evaluations at a time from which what may be of use is asked for together; rounds that pairs may
-take, of which most may be of no use; points on each side of a line then, at least; beyond its ends
-at a time, and around its best one, at most; and how often there are more, at most."""
+MANY = MOST_AT_ONCE
+"""Evaluations at a time from which what may be of use is asked for together."""
+
+MOST_ROUNDS, LEAST_OF_LINE, BEYOND, MOST_WITHIN, MOST_MORE = 2, 3, 3, 6, 4
+"""Rounds that pairs may then take, of which most may be of no use; points on each side of a line,
+at least; beyond its ends at a time, and around its best one, at most; and how often there are more,
+at most."""
 
 WHOLE_AND_HALF = 1.0, 0.5
 """Shares of the step to all tops together that are tried."""
 
-MOST_NOISE, LEAST_RANGE, NEARBY, NOISY = 0.3, 8.0, 1e-3, 4.0
-"""Misfit of what may be an exact parabola with noise, at most, and the range of f there, at least,
-as across a posterior; how far apart points are that tell the noise, in scales; and the misfit of an
-exact parabola, by the noise."""
+MOST_NOISE, NEARBY, NOISY = 0.3, 1e-3, 4.0
+"""Misfit of what may be an exact parabola with noise, at most, where f ranges as across a
+posterior; how far apart points are that tell the noise, in scales; and the misfit of an exact
+parabola, by the noise."""
 
 LEAST_STEP = 0.3
 """Of a pair of coordinates, in x."""
@@ -46,8 +50,9 @@ ROUNDING, SURE, ALIKE = 1e-6, 5.0, (0.5, 2.0)
 """Misfit that is no noise; curvatures, by their errors by noise, that need not be measured again;
 and how different the sizes may be that two points tell of what was solved with noise."""
 
-MOST_ON_LINE, LEAST_LINE_STEP, GROWTH, SHRINK = 14, 0.05, 2.5, 0.4
-"""Points on a line at most; and its steps."""
+MOST_ON_LINE, LEAST_LINE_STEP, GROWTH = 14, 0.05, 2.5
+"""Points on a line at most; its first step at least; and the factor by which steps grow or, where
+they were too far for a parabola, shrink."""
 
 FAR_DROP, NO_NEWS = 6.0, 0.02
 """Drop of f on both sides of the top with which they are too far for a parabola; and the gain at
@@ -64,29 +69,6 @@ class Start(NamedTuple):
     is_home: bool
 
 
-class Pairs:
-    """Points that are steps in pairs of coordinates away from x, for the Hessian there.
-
-    `steps` (n,) are in the coordinates `some`; `values` are log-densities once they are known.
-    """
-
-    def __init__(self, x, steps, some):
-        self.some, self.steps, self.values = some, steps, None
-        self._i, self._j = i, j = np.tril_indices(len(some), -1)
-        self.points = np.repeat(x[None], len(i), axis=0)
-        self.points[np.arange(len(i)), some[i]] += self.steps[i]
-        self.points[np.arange(len(i)), some[j]] += self.steps[j]
-
-    def hessian(self, f, parabolas):
-        """Return the Hessian (n, n) at x, where f is, from a parabola (n, 2) of each coordinate."""
-        i, j, steps = self._i, self._j, self.steps
-        rises = parabolas[:, 0] * steps**2 + parabolas[:, 1] * steps
-        hessian = np.diag(2 * parabolas[:, 0])
-        hessian[i, j] = (self.values - f - rises[i] - rises[j]) / (steps[i] * steps[j])
-        hessian[j, i] = hessian[i, j]
-        return hessian
-
-
 def look_around(x, f, at_once=1):
     """Evaluate a star around x (d,), whose log-density is f, and go to its top; return a Start."""
     steps = STEP * np.eye(len(x))
@@ -96,17 +78,16 @@ def look_around(x, f, at_once=1):
     pairs, points = None, x + np.diag(fourth)
     if at_once >= MANY and len(x) * (len(x) + 1) / 2 <= MOST_ROUNDS * at_once:
         scales = np.maximum([_fitted(line)[1] for line in lines], LEAST_STEP)
-        pairs = Pairs(x, scales, np.arange(len(x)))
-        points = np.concatenate([points, pairs.points])
+        points = np.concatenate([points, _in_pairs(x, scales, np.arange(len(x)))])
     values = yield points
-    if pairs:
-        values, pairs.values = values[: len(x)], values[len(x) :]
+    if len(points) > len(x):
+        pairs, values = (np.arange(len(x)), scales, values[len(x) :]), values[: len(x)]
     for line, t, value in zip(lines, fourth, values, strict=True):
         line[t] = value
     misfits, ranges = np.array([_misfit(line) for line in lines]).T
     tops, scales = np.array([_fitted(line) for line in lines]).T
     exact, noise = misfits <= EXACT_LINE * ranges, 0.0
-    may_be_exact = exact | ((misfits <= MOST_NOISE) & (ranges >= LEAST_RANGE))
+    may_be_exact = exact | ((misfits <= MOST_NOISE) & (ranges >= drop(1, TYPICAL)))
     least = least_exact(len(x))
     if exact.sum() < least:
         least = max(3, len(x) / 2 + 1)  # so many hardly all seem to be exact by chance
@@ -160,10 +141,10 @@ def _fourth(line):
     t, f = _sorted(line)
     higher = STEP if line[STEP] >= line[-STEP] else -STEP
     if not np.isfinite(f).all():
-        return INWARD * higher
+        return higher / GROWTH
     curvature, top = _parabola(t, f)
     if not curvature < 0:
-        return CONVEX * higher
+        return GROWTH * higher
     scale = (-curvature) ** -0.5
     top = np.clip(top, -FARTHEST, FARTHEST)
     if abs(top) > NEAR_TOP * scale and top not in line:
@@ -214,12 +195,12 @@ def _solve(x, f, lines, exact, scales, noise, pairs, at_once):
         steps = np.maximum(scales[some], LEAST_STEP)
         if noise > 0:
             steps = np.array([max(lines[k], key=abs) for k in some])
-        pairs = Pairs(x, steps, some)
-        pairs.values = yield pairs.points
-    known = [_sorted(lines[k]) for k in pairs.some]
-    parabolas = np.array([np.polyfit(t, values - f, 2)[:2] for t, values in known])
-    hessian, own = pairs.hessian(f, parabolas), np.isin(pairs.some, some)
-    hessian, parabolas, steps = hessian[np.ix_(own, own)], parabolas[own], pairs.steps[own]
+        pairs = some, steps, (yield _in_pairs(x, steps, some))
+    in_pairs, steps, values = pairs
+    known = [_sorted(lines[k]) for k in in_pairs]
+    parabolas = np.array([np.polyfit(t, on_line - f, 2)[:2] for t, on_line in known])
+    hessian, own = _hessian(values - f, parabolas, steps), np.isin(in_pairs, some)
+    hessian, parabolas, steps = hessian[np.ix_(own, own)], parabolas[own], steps[own]
     if not np.isfinite(hessian).all():
         return nowhere
     curvatures, vectors = np.linalg.eigh(-hessian)
@@ -262,6 +243,23 @@ def _solve(x, f, lines, exact, scales, noise, pairs, at_once):
     factor = np.diag(scales)
     factor[np.ix_(some, some)] = size * block
     return Start(at, scales, exact, factor, is_home)
+
+
+def _in_pairs(x, steps, some):
+    """Return x moved by steps (n,) in each pair of some coordinates, (n(n − 1)/2, d)."""
+    moves, (i, j) = np.zeros((len(some), len(x))), np.tril_indices(len(some), -1)
+    moves[np.arange(len(some)), some] = steps
+    return x + moves[i] + moves[j]
+
+
+def _hessian(rises_of_pairs, parabolas, steps):
+    """Return the Hessian (n, n), by rises of f in pairs, and a parabola (n, 2) of each one."""
+    i, j = np.tril_indices(len(steps), -1)
+    rises = parabolas[:, 0] * steps**2 + parabolas[:, 1] * steps
+    hessian = np.diag(2 * parabolas[:, 0])
+    hessian[i, j] = (rises_of_pairs - rises[i] - rises[j]) / (steps[i] * steps[j])
+    hessian[j, i] = hessian[i, j]
+    return hessian
 
 
 def _search_together(x, least, some, scales, steps, at_once):
@@ -338,7 +336,7 @@ def _next_on(line):
     if i == len(t) - 1:
         return t[-1] + GROWTH * (t[-1] - t[-2])
     if f[i] - max(f[i - 1], f[i + 1]) > FAR_DROP:  # on the wider side
-        return t[i] + SHRINK * max(t[i + 1] - t[i], t[i - 1] - t[i], key=abs)
+        return t[i] + max(t[i + 1] - t[i], t[i - 1] - t[i], key=abs) / GROWTH
     around = slice(i - 1, i + 2)
     curvature, top = _parabola(t[around], f[around])
     return top if -0.5 * curvature * (top - t[i]) ** 2 > NO_NEWS else None

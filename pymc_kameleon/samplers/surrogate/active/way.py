@@ -19,9 +19,10 @@ from scipy.optimize import minimize
 
 from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky, lower_of
-from pymc_kameleon.approximation.modes import REACH
+from pymc_kameleon.approximation.modes import reach
 from pymc_kameleon.approximation.records import evenly, some_of_each
 from pymc_kameleon.approximation.rounds import Rounds
+from pymc_kameleon.approximation.search import next_radius
 from pymc_kameleon.samplers.surrogate.active import draws, star
 from pymc_kameleon.samplers.surrogate.active.choice import most_telling, spread
 from pymc_kameleon.samplers.surrogate.active.draws import Density
@@ -38,6 +39,7 @@ from pymc_kameleon.samplers.surrogate.active.process import (
     is_bounded,
     noise_of,
 )
+from pymc_kameleon.samplers.surrogate.fit import MOST_CENTRES, N_CENTRES
 
 LEAST_BATCH, BATCH = 2, 1 / 40
 """Points of a batch at least, and as a share of those evaluated."""
@@ -45,30 +47,17 @@ LEAST_BATCH, BATCH = 2, 1 / 40
 REFIT = 1.08
 """Growth of the number of points after which the process' numbers are chosen anew."""
 
-LEAST_RADIUS, FIRST_RADIUS, LARGEST_RADIUS = 0.7, 3.0, 30.0
+FIRST_RADIUS = 3.0
 """R."""
-
-FARTHEST_TOP = 3.0
-"""Times R: how far away a maximum may be taken for one that is within about R."""
-
-RAY = 1.0, 0.5, 1.7, 3.0, 5.0
-"""Of a large batch, places on the ray from the best point through the maximum of the mean within R,
-which is at 1."""
-
-GREW, FELL, WIDER, NARROWER = 0.5, 0.1, 1.7, 0.5
-"""Gain, as a share of the predicted one, from which R is larger, and below which it is less."""
 
 CURVATURES, HOME_CURVATURES = (0.25, 4.0), (0.02, 10.0)
 """Bounds of the curvatures in u by which L changes at a time; and of those at home."""
-
-SMALL_GAIN = 0.5, 0.25
-"""Gain, and times d, with which it is home."""
 
 FITTED_RADII, FITTED_CLIMBING, LEAST_FITTED = 2.0, (4.0, 8.0), (6, 3)
 """Of radii of s, the distance of points that are fitted at home; while climbing, of R and at least;
 and their number at least, and times d."""
 
-MOST_FITTED, MOST_CHOOSING, MOST_CHOOSING_EXACT = 1200, 800, 300
+MOST_FITTED, MOST_CHOOSING, MOST_CHOOSING_EXACT = MOST_CENTRES, N_CENTRES, 300
 """Points that are fitted, at most, as large batches soon have more than the arithmetic bears; and
 by which the process' numbers are chosen, fewer where f is exactly quadratic in some coordinates."""
 
@@ -86,27 +75,28 @@ weight of these."""
 PER_PLAIN = 8
 """Points of a large batch for each plain draw; of small ones, every other begins with one."""
 
-LEAST_BEGINNINGS = 4
-"""Draws that were evaluated, at least, if chains are to begin at these alone."""
-
 BURN_IN = draws.N_STEPS // 3
 """Steps of chains before their draws count."""
 
-MOST_KNOWN = 400
-"""How many points may be known of earlier searches."""
+MOST_FOR_ALL = 400
+"""Evaluations of the way up to which these are all there is; and of earlier searches, at most."""
 
-MOST_FRAMES, ATYPICAL = 10, 0.05
-"""Coordinates that are tried after these, at most. Share of the draws that are lower than values
-which tell, left out, how good s is."""
+MOST_FRAMES = 10
+"""Coordinates that are tried after these, at most."""
 
 N_ERRORS, LEAST_ERRORS = 10, 4
-"""Plain draws, the last ones, whose predictions tell how good s is; and how many of them at
-least."""
+"""Plain draws, the last ones, whose predictions tell how good s is; and how many of them at least,
+also if chains are to begin at these alone."""
 
 
 def are_near(f, d):
     """Return which log-densities (n,) are near the best one."""
     return f >= f.max(initial=-np.inf) - drop(d, NEGLIGIBLE)
+
+
+def least_fitted(d):
+    """Return the points below which none are fitted, as if there were a few on each line."""
+    return LEAST_FITTED[0] + LEAST_FITTED[1] * d
 
 
 class Known(NamedTuple):
@@ -130,12 +120,11 @@ class Known(NamedTuple):
     def is_enough(self):
         """Whether a search can go on from there, and a process be fitted."""
         x = self.x[self.near]
-        is_long = len(x) >= LEAST_FITTED[0] + LEAST_FITTED[1] * x.shape[1]
-        return bool(is_long and np.all(np.ptp(x, axis=0) > 0))
+        return len(x) >= least_fitted(x.shape[1]) and bool(np.all(np.ptp(x, axis=0) > 0))
 
     def some(self):
         """Return as much as a process is fitted to, at most half of it far away."""
-        rows = some_of_each(self.near, MOST_KNOWN)
+        rows = some_of_each(self.near, MOST_FOR_ALL)
         return Known(self.x[rows], self.f[rows], self.exact)
 
 
@@ -253,14 +242,14 @@ class Way:
         self._take_frame(x.mean(axis=0), factor, known.exact)
         self._arrive()
         for k in range(MOST_FRAMES):
-            self._fit(is_new=True, last=self._hyper if k > 0 else None)
+            self._fit(is_new=True, last=self._hyper)
             density, mean = Density(self.process, self.rng), self.mean
             powers = np.ones(draws.N_CHAINS)
             found, logs = draws.run(density, self.chains, powers, draws.N_STEPS, self.rng)
             self.chains = found[-1]
             self._follow_draws(found[BURN_IN:], however_little=k == 0)
             if self.mean is mean:
-                usual = self.process.y > np.quantile(logs[BURN_IN:], ATYPICAL)
+                usual = self.process.y > np.quantile(logs[BURN_IN:], NEAR)
                 errors = self.process.left_out()[0][usual]
                 if len(errors) >= N_ERRORS:
                     self.errors = [float(np.sqrt(np.mean(errors**2)))] * (LEAST_ERRORS - 1)
@@ -299,10 +288,10 @@ class Way:
         d = self.x.shape[1]
         u, best = self.u_of(self.x), int(np.argmax(self.f))
         if self.is_home:
-            distance, most = np.linalg.norm(u, axis=1), FITTED_RADII * (d**0.5 + REACH)
+            distance, most = np.linalg.norm(u, axis=1), FITTED_RADII * reach(d)
         else:
             distance = np.linalg.norm(u - u[best], axis=1)
-            n = min(LEAST_FITTED[0] + LEAST_FITTED[1] * d, len(u))
+            n = min(least_fitted(d), len(u))
             wide = max(FITTED_CLIMBING[0] * self._radius, FITTED_CLIMBING[1])
             most = max(wide, np.sort(distance)[n - 1])
         prior, is_fitted = self._prior, distance <= most
@@ -313,14 +302,13 @@ class Way:
             high = self.f[rows] > np.median(self.f[rows])
             rows = np.union1d(rows[some_of_each(high, MOST_FITTED)], best)
         u, y = u[rows], compressed(self.f[rows], self.f[best], d, prior.n_held > 0)
-        if self._hyper is None:
-            self._hyper = Hyper.start(prior, d)
-        most = MOST_CHOOSING_EXACT if prior.n_held else MOST_CHOOSING
-        some = evenly(np.arange(len(y)), most)
-        if is_new:
-            self._hyper, self._n_chosen = best_of_starts(u[some], y[some], prior, last), len(self.f)
-        elif len(self.f) >= REFIT * self._n_chosen:
-            self._hyper = choose(u[some], y[some], self._hyper, prior)
+        if is_new or len(self.f) >= REFIT * self._n_chosen:
+            most = MOST_CHOOSING_EXACT if prior.n_held else MOST_CHOOSING
+            some = evenly(np.arange(len(y)), most)
+            if is_new:
+                self._hyper = best_of_starts(u[some], y[some], prior, last)
+            else:
+                self._hyper = choose(u[some], y[some], self._hyper or Hyper.start(prior, d), prior)
             self._n_chosen = len(self.f)
         self.process = Process(u, y, self._hyper, prior)
 
@@ -353,35 +341,20 @@ class Way:
         u[density(u) == -np.inf] = at
         found, logs = draws.run(density, u, np.ones(len(u)), draws.N_STEPS, rng)
         top = _maximum(process, [at, found.reshape(-1, d)[np.argmax(logs)]], at, self._radius)
-        ray = self._ray(at, top)
-        others = _some(found[BURN_IN:], self._n_candidates, rng)
-        candidates = np.concatenate([ray, others])
+        candidates = np.vstack([top, _some(found[BURN_IN:], self._n_candidates, rng)])
         covariance, mean = process.covariance(candidates), process.mean(candidates)
-        weights = np.repeat([1.0, 0.0, 1.0], [1, len(ray) - 1, len(others)])
-        noise, first = noise_of(mean, process.hyper), range(len(ray))
-        chosen = most_telling(covariance, weights, noise, self._n_batch, first)
+        weights, noise = np.ones(len(mean)), noise_of(mean, process.hyper)
+        chosen = most_telling(covariance, weights, noise, self._n_batch, [0])
         own = process.mean(at[None])[0]
         predicted = mean[0] - own
         f = yield from self._evaluated(self.x_of(candidates[chosen]))
         self._note("climb", self._radius, predicted, f.max() - best)
         gain = f.max() - best
-        if gain > GREW * predicted:
-            self._radius = min(self._radius * WIDER, LARGEST_RADIUS)
-        elif gain < FELL * predicted:
-            self._radius = max(self._radius * NARROWER, LEAST_RADIUS)
-        k = int(np.argmax(f[: len(ray)]))
-        if RAY[k] > 1 and f[k] > best:
-            self._radius = max(self._radius, min(np.linalg.norm(ray[k] - at), LARGEST_RADIUS))
-        small = SMALL_GAIN[0] + SMALL_GAIN[1] * d
+        self._radius = next_radius(self._radius, gain, predicted)
+        small = d / 2  # as draws of a normal are lower than its maximum
         held = abs(f[0] - best - predicted) < small
         self._fit()
         self._follow_curvature(gain < small and held, small)
-
-    def _ray(self, at, top):
-        """Return the top, and points on the ray through it if there are many, as R may be wrong."""
-        if self.at_once < star.MANY or np.linalg.norm(top - at) < LEAST_RADIUS:
-            return top[None]
-        return at + np.array(RAY)[:, None] * (top - at)
 
     def _follow_curvature(self, may_be_home, small):
         """Take coordinates in which the curvature is nearer to 1; be home if it is all there."""
@@ -480,7 +453,7 @@ class Way:
         """Return points (n, d) where chains may begin, as f is not low: plain draws, if enough."""
         least, rows = min(least, self.f.max()), np.array(self._plain[::-1], np.int64)
         rows = rows[self.f[rows] >= least]
-        return self.x[rows if len(rows) >= LEAST_BEGINNINGS else self.f >= least]
+        return self.x[rows if len(rows) >= LEAST_ERRORS else self.f >= least]
 
     def expected(self, x):
         """Return the mean of f at points (n, d), as the process has it."""
@@ -494,18 +467,11 @@ def _some(found, n, rng):
 
 
 def _maximum(process, starts, centre, radius):
-    """Return where the mean is largest within about a radius of a centre, from some starts."""
+    """Return where the mean is largest, no coordinate a radius away, from some starts."""
 
     def loss(u):
-        away = u - centre
-        r = np.linalg.norm(away)
-        beyond = max(r - radius, 0.0)
-        slope = process.slopes(u[None])[0] - 8 * beyond * away / max(r, 1e-12)
-        return 4 * beyond**2 - process.mean(u[None])[0], -slope
+        return -process.mean(u[None])[0], -process.slopes(u[None])[0]
 
-    ends = [minimize(loss, u, jac=True, method="L-BFGS-B", options={"maxiter": 50}) for u in starts]
-    away = min(ends, key=lambda end: end.fun).x - centre
-    farthest = np.abs(away).max()
-    if farthest > FARTHEST_TOP * radius:  # a mean may grow faster than what holds it back
-        away *= radius / farthest
-    return centre + away
+    bounds = np.column_stack([centre - radius, centre + radius])
+    options = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": {"maxiter": 50}}
+    return min((minimize(loss, u, **options) for u in starts), key=lambda end: end.fun).x

@@ -77,8 +77,8 @@ def test_noise_free_values_are_interpolated(function, at_points, elsewhere):
 
 
 CHOICES = [
-    Hyper(True, 1.5, 3.0, 1e-3, (1.0, 4.0)),
-    Hyper(False, 3.0, 30.0, 0.03, (2.0, 0.5)),
+    Hyper(True, 1.5, 3.0, 1e-3, 2.0, (1.0, 4.0)),
+    Hyper(False, 3.0, 30.0, 0.03, 6.0, (2.0, 0.5)),
 ]
 
 
@@ -127,9 +127,7 @@ def test_the_surrogate_is_the_mean_of_the_gaussian_process(hyper):
         return k
 
     base = (lambda v: -np.sum(v * v, axis=1) / 2) if hyper.on_quadratic else log_t
-    noise = hyper.noise / (
-        np.exp(-np.maximum(-f, 0) / surrogate_fit.SCORED_RANGE) + surrogate_fit.LEAST_WEIGHT
-    )
+    noise = hyper.noise / (np.exp(-np.maximum(-f, 0) / hyper.range) + surrogate_fit.LEAST_WEIGHT)
     alpha = np.linalg.solve(prior(u, u) + np.diag(noise), f - base(u))
     expected = base(at) + prior(at, u) @ alpha
     np.testing.assert_allclose(surrogate_fit.values(surrogate, at), expected, atol=1e-5)

@@ -76,7 +76,7 @@ def _doubts_of_search(dt, posterior, model):
         return []
     x = x.reshape(-1, x.shape[-1])
     places = learned[OTHER_MODE].sel({COORDINATE: layout.coordinates()}).values
-    masses = learned[f"{OTHER_MODE}_mass"].values
+    masses = np.nan_to_num(learned[f"{OTHER_MODE}_mass"].values)  # of chains that found none
     ways = [way_to(place, x) for place in places]
     lacking = [(felt(mass, far), mass, far) for mass, far in zip(masses, ways, strict=True)]
     grows, mass, far = max(lacking)

@@ -4,10 +4,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
 from runs import messages
 
 import pymc_kameleon as pk
-from pymc_kameleon.analysis.doubts import are_like_prior, are_rounded, way_to
+from pymc_kameleon.analysis.doubts import are_like_prior, are_rounded, doubts, way_to
 
 SEEDS, D = 20, 5
 
@@ -145,3 +146,20 @@ def test_a_mode_that_was_found_and_where_no_draw_is_is_told(sampler, far, mass, 
     said = [text for text in messages(caplog) if "where no draw is" in text]
     assert len(said) == is_told
     assert all("about 0.05 % of the mass" in text for text in said)
+
+
+@pytest.mark.parametrize("finder", [0, 1])
+def test_it_is_enough_that_one_chain_has_found_it(finder):
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+    names = {"coordinate": ["x[0]", "x[1]"]}
+    place, mass = np.full((2, 2), np.nan), np.full(2, np.nan)
+    place[finder], mass[finder] = [30.0, 0.0], 1e-3
+    learned = {"other_mode": (("chain", "coordinate"), place), "other_mode_mass": ("chain", mass)}
+    x = np.random.default_rng(1).standard_normal((2, 500, 2))
+    groups = {
+        "posterior": xr.Dataset({"x": (("chain", "draw", "x_dim_0"), x)}),
+        "learned": xr.Dataset(learned, names),
+    }
+    [said] = doubts(xr.DataTree.from_dict(groups), model)
+    assert said.startswith("A mode with about 0.1 % of the mass was found some 30 standard")

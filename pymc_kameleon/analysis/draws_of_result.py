@@ -22,10 +22,6 @@ _log = logging.getLogger("pymc_kameleon")
 KINDS = by_surrogate, by_emulator, by_process, by_control_variates, by_gradients
 """All kinds of corrections, approximate ones after those that they stand beside."""
 
-EXTREMES = 10
-"""Draws with the lowest and the highest values of a function, with which alone it is called again,
-to see whether it mixes draws."""
-
 
 class Draws:
     """The draws of a result, its variables at other points, and the `corrections` of averages.
@@ -97,7 +93,10 @@ class Draws:
         flat = {name: _one_chain(own) for name, own in arrays.items()}
         expected = _one_chain(whole)
         order = np.argsort(expected[0].reshape(expected.shape[1], -1)[:, 0])
-        for places in np.arange(len(order))[::-1], order[:EXTREMES], order[-EXTREMES:]:
+        # backwards, and those with the lowest and the highest values for themselves
+        for places in (np.arange(len(order))[::-1], *np.array_split(order, 2)):
+            if not len(places):
+                continue
             few = _Named({name: own[:, places] for name, own in flat.items()})
             part = _values(function, few, (1, len(places)))
             if part.shape[2:] != whole.shape[2:] or not agree(expected[0, places], part):

@@ -14,14 +14,13 @@ from rich.progress import track
 from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.analysis.corrections import Correction, NotCorrected
 from pymc_kameleon.analysis.identity import (
-    LEAST_JUMP,
     probability_of_means,
     why_not_by_density,
     why_not_by_graph,
 )
 from pymc_kameleon.analysis.limits_of_r_hat import limits_of_r_hat
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed
-from pymc_kameleon.analysis.trust import pareto_k
+from pymc_kameleon.analysis.trust import LONG_TAIL, pareto_k
 from pymc_kameleon.analysis.unconstrained_draws import (
     NotMapped,
     on_unconstrained_scale,
@@ -31,6 +30,7 @@ from pymc_kameleon.analysis.zero_variance import controls_of, zero_variance
 from pymc_kameleon.core.evaluations import compiled_evaluations
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
+from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.model.pymc_internals import find_constants, find_observations
 from pymc_kameleon.result.opening import statistics_in
 from pymc_kameleon.result.steps import restrictions
@@ -40,16 +40,8 @@ from pymc_kameleon.step.messages import say_if_compiling, some
 PART, SECONDS_TO_SHOW = 200, 3.0
 """Points that are evaluated at a time, and from how many seconds on a bar shows how far it is."""
 
-LONG_TAIL = 0.7
-"""Pareto k of the tails of a coordinate, at most."""
-
 LEAST_P = 1e-5
 """Probability of the means of controls below which these are not used."""
-
-ROUNDINGS = 100
-"""Of log π as the sampler has kept it: by more, and a jump, that at the draws shows another model,
-in standard deviations; averages may be off by as many of theirs."""
-
 
 BAMBI = (
     "Bambi changes draws, unless it is told center_predictors=False in bmb.Model, and "
@@ -233,7 +225,7 @@ def _check_it_is_the_model(dt, posterior, logp):
     if kept.shape != logp.shape or not np.isfinite(kept).all():
         return
     off = min(np.std(kept - logp), np.std(kept + logp))  # of an energy
-    if off > LEAST_JUMP + ROUNDINGS * np.finfo(kept.dtype).eps * np.abs(logp).max():
+    if off > REPEATABLE * (1 + np.abs(logp).max()):
         raise NotCorrected(
             "the model gives another log-density at the draws than the sampler has kept: it, or "
             f"its data, may have been changed{_hint(posterior)}"

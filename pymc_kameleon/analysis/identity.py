@@ -17,6 +17,7 @@ from scipy.stats import norm
 
 from pymc_kameleon.analysis.batches import ROUNDING
 from pymc_kameleon.analysis.trust import FEW_EVENTS
+from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.records import MANY_DRAWS
 from pymc_kameleon.core.conventions import ROOT_EPS
 from pymc_kameleon.model.black_boxes import ops_inside
@@ -28,26 +29,22 @@ ROUNDING_OPS = {
 }
 """PyTensor's Ops that make steps of what varies: their gradient says nothing of these."""
 
-FAR, LEAST_FALL = (10.0, 20.0), 2.0
-"""Standard deviations of a coordinate in which log π should fall by so much: any number between
-these, as that of an angle falls, and comes back."""
+FAR = 10.0, 20.0
+"""Standard deviations of a coordinate in which log π should fall: any number between these, as that
+of an angle falls, and comes back."""
 
 N_LINES, STRETCH = 100, 3.0
 """Lines of each kind along which the log-density is followed, at most; and how far outwards, in
 distances of draws from their mean."""
 
-STEP, WRONG_SHARE = 1e-3, 0.2
-"""Length in z to both sides, in which a difference is compared with the integral of the gradient;
-and at which share of draws they may differ, as there are kinks."""
+STEP = 1e-3
+"""Length in z to both sides, where a difference is compared with the integral of the gradient."""
 
 MOST_HALVINGS = int(-np.log2(ROOT_EPS))
 """Halvings of lines along which log π and its gradient do not agree, at most."""
 
 HALVINGS_OF_JUMP = 3
 """Halvings in which the disagreement is more than halved each time if log π is smooth."""
-
-LEAST_JUMP, NEGLIGIBLE = 1e-5, 20.0
-"""Change of log π at a point that is a jump; and how far below all draws nothing matters."""
 
 LEAST_BATCH, BATCH_SHARE = 10, 0.25
 """Draws of a batch, at least; and controls whose means are looked at together, for each batch."""
@@ -123,7 +120,7 @@ def _derivative_is_wrong(density, x, factor, rng):
     before, after = (density(end)[0] for end in ends)
     off = _disagreement(density, *ends, before, after)
     most = REPEATABLE * (2 * STEP + np.abs(after - before)) + _rounding_of(before)
-    return np.mean(~(off < most)) > WRONG_SHARE
+    return not np.median(off / most) < 1  # there may be kinks
 
 
 def _rounding_of(logp):
@@ -137,7 +134,7 @@ def _falls_off(density, x, logp, rng):
     far, row, k = x[base], np.arange(len(base)), np.arange(len(base)) // 2 % d
     way = (-1.0) ** row * rng.uniform(*FAR, len(base))
     far[row, k] = x.mean(axis=0)[k] + way * x.std(axis=0)[k]
-    return (density(far)[0] < logp[base] - LEAST_FALL).all()
+    return (density(far)[0] < logp[base] - drop(1, NEAR)).all()
 
 
 def _steep_pairs(x, logp, gradient, factor, rng):
@@ -161,8 +158,8 @@ def _jump_along(density, x, precision, a, b, at_a, low):
     off = _disagreement(density, a, b, at_a, at_b)
     before = np.full((HALVINGS_OF_JUMP, len(a)), np.inf)  # the last ones
     for halving in range(MOST_HALVINGS + 1):
-        is_open = off > LEAST_JUMP + _rounding_of(at_a)
-        is_open &= np.fmax(at_a, at_b) > low - NEGLIGIBLE
+        is_open = off > REPEATABLE + _rounding_of(at_a)
+        is_open &= np.fmax(at_a, at_b) > low - drop(1, NEGLIGIBLE)
         if halving == MOST_HALVINGS or not is_open.any():
             return off[is_open].max(initial=0.0)
         is_seen = (
@@ -190,7 +187,7 @@ def _is_steeper_inside(density, a, b, change):
     At a kink it changes with such a slope.
     """
     slopes = np.array([np.sum(density(end)[1] * (b - a), axis=1) for end in (a, b)])
-    return np.abs(change - slopes.mean(axis=0)) > np.ptp(slopes, axis=0) / 2 + LEAST_JUMP
+    return np.abs(change - slopes.mean(axis=0)) > np.ptp(slopes, axis=0) / 2 + REPEATABLE
 
 
 def _are_few_beside(x, precision, a, b):

@@ -10,11 +10,9 @@ from arviz_base import convert_to_dataset
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.modes_of_draws import find_modes, local_scale, modes_of_draws
+from pymc_kameleon.analysis.trust import FEW_EVENTS
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.step.messages import chains_named, grouped
-
-LEAST_INDEPENDENT = 10
-"""Independent draws in a mode, or outside it, below which its weight is hardly known."""
 
 SAMPLE_DIMS = ("chain", "draw")  # the dimensions of draws
 
@@ -225,7 +223,7 @@ def _judged(found):
             f"known.{nobody}"
         ), False
     rarest = np.minimum(found["weight"], 1 - found["weight"])
-    if not (found["ess"] * rarest >= LEAST_INDEPENDENT)[visited].all():
+    if not (found["ess"] * rarest >= FEW_EVENTS)[visited].all():
         often = "once" if jumps == 1 else f"{grouped(jumps)} times"
         stay = f", and {chains_named(never, found.sizes['chain'])} never" if never else ""
         return (

@@ -11,15 +11,12 @@ import pymc as pm
 import xarray as xr
 from scipy.special import expit
 
+from pymc_kameleon.core.conventions import ROOT_EPS
 from pymc_kameleon.model.black_boxes import dependent_on_black_boxes
 from pymc_kameleon.model.functions import ModelOutputs
 from pymc_kameleon.model.layout import Layout, fits, split_name
 from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.result.origin import model_of
-
-OF_SIZE, ROUNDINGS = 1e-10, 2
-"""By how much a variable may differ from its draws besides REPEATABLE standard deviations: in units
-of itself, or, of draws in another precision than double, of their roundings."""
 
 CHANGED = (
     "the draws are not what the model computes now; they, their labels, the model or its data may "
@@ -129,12 +126,11 @@ def agree(draws, values):
     if draws.dtype.kind not in "fiub" or values[0].dtype.kind not in "fiub":
         return False
     flat = draws.reshape(len(draws), -1).astype(np.float64)
-    relative = OF_SIZE
-    if draws.dtype != np.float64:
-        relative = ROUNDINGS * np.finfo(draws.dtype).eps if draws.dtype.kind == "f" else 0.0
-    with np.errstate(invalid="ignore"):
-        tolerance = REPEATABLE * np.nan_to_num(flat.std(axis=0)) * (draws.dtype.kind == "f")
-        tolerance = tolerance + relative * np.abs(flat)
+    tolerance = 0.0
+    if draws.dtype.kind == "f":
+        rounding = max(ROOT_EPS, np.finfo(draws.dtype).eps) * np.abs(flat)
+        with np.errstate(invalid="ignore"):
+            tolerance = REPEATABLE * np.nan_to_num(flat.std(axis=0)) + rounding
     return np.any([_are_close(flat, own, tolerance) for own in values], axis=0).all()
 
 

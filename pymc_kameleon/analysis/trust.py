@@ -9,7 +9,7 @@ from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.analysis.limits_of_r_hat import HIGH_RHAT as CONVERGED
-from pymc_kameleon.analysis.limits_of_r_hat import limits_of_r_hat
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, limits_of_r_hat
 from pymc_kameleon.result.superchains import HIGH_RHAT
 from pymc_kameleon.step.messages import some
 from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS, longest_rejection
@@ -20,9 +20,9 @@ POOR_SHARE, LONG_TAIL = 0.3, 0.5
 """Share of effective weights, and Pareto k of the draws, beyond which errors are not to be trusted:
 with a larger k the variance is infinite."""
 
-HIGH_ERROR = 0.1
+HIGH_ERROR = LEAST_ESS**-0.5
 """Standard error, in standard deviations, above which a mean or a standard deviation is told to be
-known badly: that of the mean of 100 independent draws. Twice as much is a fifth."""
+known badly: that of the mean of so many independent draws."""
 
 FEW_EVENTS = 20
 """Independent events from which the standard error of their frequency is to be trusted."""

@@ -7,7 +7,7 @@ import xarray as xr
 from arviz_stats.base import array_stats
 from scipy.special import expit
 
-from pymc_kameleon.analysis.limits_of_r_hat import limits_of_r_hat
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, limits_of_r_hat
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
 from pymc_kameleon.analysis.trust import FEW_EVENTS, HIGH_RHAT
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
@@ -16,8 +16,8 @@ from pymc_kameleon.step.messages import counted, grouped
 LEAST_OVERLAP, LARGE_ERROR = 0.25, 1.0
 """Overlap and standard error beyond which there is no number."""
 
-POOR_OVERLAP, POOR_ESS = 0.5, 50
-"""Overlap and independent draws below which there is a warning."""
+POOR_OVERLAP = 0.5
+"""Overlap below which there is a warning."""
 
 CONTRADICTION = 4
 """Standard errors by which draws and new ones contradict each other from which on that is told."""
@@ -97,7 +97,7 @@ def checked(found, draws, contradiction=0.0):
             "the overlap of the posterior and the density that it was compared with is "
             f"{found.overlap:.2g}"
         )
-    if few or (is_known and found.ess < POOR_ESS):
+    if few or (is_known and found.ess < LEAST_ESS):
         reasons.append(f"the draws are worth {found.ess:.0f} independent ones")
     if not found.standard_error <= LARGE_ERROR:
         reasons.append(f"its logarithm may be off by {found.standard_error:.2g} or more")

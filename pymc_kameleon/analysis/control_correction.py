@@ -17,18 +17,8 @@ from pymc_kameleon.analysis.corrections import Correction, NotCorrected
 from pymc_kameleon.core.conventions import ROOT_EPS, TINY
 from pymc_kameleon.step.groups import CONTROL_VARIATES
 
-BLOCK_SIZE = 20
-"""Successive draws of which means are taken for θ."""
-
-DRAWS_PER_COEFFICIENT = 5
-"""Draws of the other chains for each of β and γ, at least."""
-
 MOST_VARIANCE_LEFT = 0.8
-"""Share of the variance of these means that is left, at most, where the controls are used."""
-
-COLLINEAR = 1e-4
-"""Share of the largest eigenvalue below which one of controls counts as 0: in one dimension those
-of u² and r² differ by noise only."""
+"""Share of the variance of such means that is left, at most, where the controls are used."""
 
 
 def by_control_variates(result):
@@ -74,15 +64,15 @@ def kept_of(kept, learned):
 def are_enough(kept):
     """Whether there are draws enough to learn the coefficients from other chains."""
     chains, draws, n = kept.features.shape
-    least = max(BLOCK_SIZE * MOST_BATCHES, DRAWS_PER_COEFFICIENT * n)
     are_finite = all(np.isfinite(part).all() for part in kept)
-    return are_finite and draws >= LEAST_DRAWS and (chains - 1) * draws >= least
+    return are_finite and draws >= LEAST_DRAWS and (chains - 1) * draws > n
 
 
 def controlled(f, kept):
     """Return Corrected averages of f (chains, draws, q), finite, by what was kept of the draws."""
     draws = f.shape[1]
-    short, long = np.arange(draws) // BLOCK_SIZE, np.arange(draws) * MOST_BATCHES // draws
+    short = np.arange(draws) // int(np.sqrt(draws))
+    long = np.arange(draws) * MOST_BATCHES // draws
     lengths = np.bincount(long)
     (a, parts), (whole, wholes) = (
         (batch_means(f, which), [batch_means(part, which) for part in kept])
@@ -127,7 +117,7 @@ def _coefficients(a, controls):
     scales = np.sqrt(np.mean(controls**2, axis=(0, 1))) + TINY
     controls = (controls / scales).reshape(-1, q, k)
     products = np.einsum("nqk,nql->qkl", controls, controls) / len(controls)
-    inverse = np.linalg.pinv(products, rcond=COLLINEAR, hermitian=True)
+    inverse = np.linalg.pinv(products, rcond=ROOT_EPS, hermitian=True)
     found = np.einsum("nqk,nq->qk", controls, a.reshape(-1, q)) / len(controls)
     return np.einsum("qkl,ql->qk", inverse, found) / scales
 

@@ -37,7 +37,6 @@ class Quantities(NamedTuple):
 
     values: np.ndarray  # (chains, draws, q)
     at: object = None  # returns them (n, q) at positions (n, d), if they are known there
-    n_decisive: int = None  # the first ones, which decide how much work averages are worth; or all
 
 
 class NotCorrected(Exception):

@@ -56,9 +56,9 @@ class Draws:
         """Whether evaluations are so few that all of them tell averages."""
         return any(one.is_approximate for one in self.corrections.values())
 
-    def corrected(self, values, function, n_decisive=None):
+    def corrected(self, values, function):
         """Return Corrected averages of values (chains, draws, q), each in the best way; or None."""
-        return best_of(self.corrections, Quantities(values, function, n_decisive))
+        return best_of(self.corrections, Quantities(values, function))
 
     def many(self, function):
         """Return a function of positions (n, d) at many further draws; None without them."""

@@ -180,7 +180,7 @@ def _correct(table, draws, chosen, values, ci_prob, ci_kind):
             return block.functions(columns_at(x))
 
         at = at if is_known else None
-        found = draws.corrected(block.functions(block.values), at, 2 * len(own))
+        found = draws.corrected(block.functions(block.values), at)
         if found is not None:
             written = block.write(table, own, found, real[own], ci_prob, ci_kind)
             for part, new in zip(told, written, strict=True):

@@ -44,17 +44,11 @@ from pymc_kameleon.samplers.surrogate.moves import (
 )
 from pymc_kameleon.step.groups import SURROGATE_MOVES
 
-FIRST_POINTS, FIRST_RUNS, MOST_RANDOMNESS = 1024, 2000, 0.2
-"""Points of each set for E_s g, and new runs of all moves together, to begin with. They are doubled
-while their randomness has more than this share of a variance."""
+POINTS, RUNS = 8192, 2000
+"""Points of each set for E_s g; and new runs of all moves together, but one of each at least."""
 
 FEW_POINTS, MOST_DOUBT = 128, 4.0
 """Points of each set that tell a little of s, as its doubts; and the largest doubt that counts."""
-
-MOST_WORK, OVERHEAD_CENTRES = 1.5e8, 300
-"""Coordinates of differences to centres that may be computed at a time for that, in some 0.1 s; and
-so many centres take as long as all else."""
-
 
 LEAST_MOVES = 8
 """Moves of each chain, at least. With two to six, errors of a probability were 1.6 to 3.7 times too
@@ -71,7 +65,7 @@ def by_surrogate(result):
 
     def batches(f):
         joined = f.values.reshape(chains, -1, f.values.shape[2])
-        found = corrected(joined, moves, f.at, f.n_decisive)
+        found = corrected(joined, moves, f.at)
         return found._replace(is_better=found.is_better & (found.gain > 1))
 
     return correction_by(moves, chains, LEAST_MOVES, batches)
@@ -100,11 +94,8 @@ def moves_of(kept, learned, size=1):
     return Moves(row, draw, start[at], end[at], log_w, accept_prob[at], parameters)
 
 
-def corrected(f, moves, function, n_decisive=None):
-    """Return Corrected averages of f (chains, draws, q); `function` gives f (n, q) at points.
-
-    The first `n_decisive` functions decide on the numbers of points and new runs; by default all.
-    """
+def corrected(f, moves, function):
+    """Return Corrected averages of f (chains, draws, q); `function` gives f (n, q) at points."""
     low, high = widened_range(f)
 
     def clipped(x):
@@ -116,65 +107,43 @@ def corrected(f, moves, function, n_decisive=None):
 
     batches, centre, rng = batches_of(f, moves), f.mean(axis=(0, 1)), generator_of(moves.end)
     same = same_surrogates(moves.parameters)
-    each = [_Known(rows, moves, batches, clipped, centre, rng) for rows in same]
-    n_runs = max(1, FIRST_RUNS // len(moves.row))
-    for one in each:
-        one.add_runs(n_runs)
-    known, k = np.zeros(batches.a.shape), np.empty(batches.a.shape)
+    n_runs = max(1, RUNS // len(moves.row))
+    each = [_Known(rows, moves, batches, clipped, centre, n_runs, rng) for rows in same]
+    x = np.zeros(batches.a.shape)
     tamed = {row: one.tamed for one in each for row in one.rows}
     for row, part in parts(moves, max(1, NUMBERS_PER_PART // f.shape[2])):
         rejected = (1 - moves.accept_prob[part])[:, None]
         (start, _), (end, _) = clipped(moves.start[part]), clipped(moves.end[part])
         change = end - tamed[row](moves.end[part])[0]
-        np.add.at(known[row], batches.of_moves[part], rejected * (start - end) + change)
+        np.add.at(x[row], batches.of_moves[part], rejected * (start - end) + change)
 
     def total(name, b, power=1):
         """Return the sum of what all s have of this, by their shares in T, which has b."""
         return sum((b[one.rows].sum(axis=0) / len(b)) ** power * getattr(one, name) for one in each)
 
-    while True:
-        for one in each:
-            k[one.rows] = one.sums / n_runs + batches.n_moves[one.rows][:, :, None] * one.mean
-        x = means_over_moves(known + k, batches)
-        b = coefficients(batches.a, x, total("variance", np.ones(k[:, 0].shape), 2))
-        least = sum(one.rejected(b) for one in each) / len(b) ** 2
-        of_runs = sum(one.variance_of_runs(b, n_runs) for one in each)
-        common = total("variance", b, 2)
-        found = combined(batches.a, x, b, batches.lengths, least, common)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            points, runs = (
-                np.nan_to_num(variance / np.square(found.mcse))[:n_decisive].max()
-                for variance in (common, of_runs)
-            )
-        are_points = points > runs
-        work = sum(one.work_of_points if are_points else one.work_of_runs for one in each)
-        if max(points, runs) < MOST_RANDOMNESS or work > MOST_WORK:
-            unseen, beyond = total("unseen", b), total("beyond", b)
-            return combined(batches.a, x, b, batches.lengths, least, common, unseen, beyond)
-        for one in each:
-            if are_points:
-                one.add_points()
-            else:
-                one.add_runs(n_runs)
-        n_runs *= 1 if are_points else 2
+    for one in each:
+        x[one.rows] += one.sums / n_runs + batches.n_moves[one.rows][:, :, None] * one.mean
+    x = means_over_moves(x, batches)
+    b = coefficients(batches.a, x, total("variance", np.ones(x[:, 0].shape), 2))
+    least = sum(one.rejected(b) for one in each) / len(b) ** 2
+    unseen, beyond = total("unseen", b), total("beyond", b)
+    common = total("variance", b, 2)
+    return combined(batches.a, x, b, batches.lengths, least, common, unseen, beyond)
 
 
 class _Known:
     """The means k* of g* of the chains `rows`, which have the same s: by points of it, and runs."""
 
-    def __init__(self, rows, moves, batches, clipped, centre, rng):
-        self.rows, self._moves, self._of_moves, self._rng = rows, moves, batches.of_moves, rng
-        self._clipped, self._centre, q = clipped, centre, len(centre)
+    def __init__(self, rows, moves, batches, clipped, centre, n_runs, rng):
+        self.rows, self._clipped, self._centre, q = rows, clipped, centre, len(centre)
         self._size = max(1, NUMBERS_PER_PART // q)
         self._spread = spread = Spread(moves.parameters[rows[0]], rng)
         self._n_moves = np.bincount(moves.row)[rows][:, None]
-        self.n, self.work_of_runs = 0, 0.0
-        self._sums, self._weights = np.zeros((SETS, q)), np.zeros(SETS)
-        self._beyond, self._known_beyond = np.zeros(q), np.zeros(q)
-        shape = len(rows), batches.a.shape[1], q
-        self.sums, self._squares = np.zeros(shape), np.zeros((len(rows), q))
-        self.add_points()
-        w, x = self._w[:, :FEW_POINTS], self._x[:, :FEW_POINTS].reshape(-1, self._x.shape[2])
+        x, w = spread.more(POINTS)
+        self._average(x, w)
+        self.sums = np.zeros((len(rows), batches.a.shape[1], q))
+        self._run(moves, batches.of_moves, x, w, n_runs, rng)
+        w, x = w[:, :FEW_POINTS], x[:, :FEW_POINTS].reshape(-1, x.shape[2])
         values, shares = clipped(x)[0].reshape(*w.shape, q), w / w.sum()
         lacking = np.expm1(np.minimum(spread.doubt(x), MOST_DOUBT)).reshape(w.shape)
         lacking *= shares * SETS
@@ -187,52 +156,33 @@ class _Known:
         (g, beyond), lowest = self._clipped(x), self._spread.is_lowest(x)
         return np.where(lowest[:, None], self._centre, g), beyond, lowest
 
-    def add_points(self):
-        """Have twice as many points for E_s g*."""
-        n = self.n or FIRST_POINTS
-        self._x, self._w = self._spread.more(n)
+    def _average(self, x, w):
+        """Sum g* over points (SETS, n, d) of s, which have weights (SETS, n)."""
+        q = len(self._centre)
+        self._sums, self._weights = np.zeros((SETS, q)), w.sum(axis=1)
+        self._beyond, self._known_beyond = np.zeros(q), np.zeros(q)
         for i in range(SETS):
-            for first in range(0, n, self._size):
+            for first in range(0, x.shape[1], self._size):
                 part = slice(first, first + self._size)
-                x, w = self._x[i, part], self._w[i, part]
-                g, beyond, lowest = self.tamed(x)
-                self._sums[i] += w @ g
-                self._beyond += w @ beyond
-                self._known_beyond += w[~lowest] @ beyond[~lowest]
-        self._weights += self._w.sum(axis=1)
-        self.n += n
+                own = w[i, part]
+                g, beyond, lowest = self.tamed(x[i, part])
+                self._sums[i] += own @ g
+                self._beyond += own @ beyond
+                self._known_beyond += own[~lowest] @ beyond[~lowest]
 
-    def add_runs(self, n_runs):
-        """Make so many more pairs of runs of each move."""
-        moves = self._moves
+    def _run(self, moves, of_moves, x, w, n_runs, rng):
+        """Sum what pairs of runs of each move differ by; partners begin at draws of s."""
+        cumulative, x = np.cumsum(w), x.reshape(-1, x.shape[2])
         for place, row in enumerate(self.rows):
             own = np.repeat(np.flatnonzero(moves.row == row), n_runs)
-            pairs = moves.start[own], self._draws(len(own))
-            *ends, apart, evaluated = ends_of_pairs(moves.parameters[row], *pairs, self._rng)
-            self.work_of_runs += evaluated * self._work
+            chosen = rng.random(len(own)) * cumulative[-1]
+            partners = x[np.searchsorted(cumulative, chosen, side="right")]
+            *ends, apart, _ = ends_of_pairs(moves.parameters[row], moves.start[own], partners, rng)
             apart = np.flatnonzero(apart)
             for first in range(0, len(apart), self._size):
                 part = apart[first : first + self._size]
                 difference = self.tamed(ends[0][part])[0] - self.tamed(ends[1][part])[0]
-                np.add.at(self.sums[place], self._of_moves[own[part]], difference)
-                self._squares[place] += np.square(difference).sum(axis=0)
-
-    def _draws(self, n):
-        """Return n draws of s (n, d)."""
-        cumulative = np.cumsum(self._w)
-        chosen = np.searchsorted(cumulative, self._rng.random(n) * cumulative[-1], side="right")
-        return self._x.reshape(-1, self._x.shape[2])[chosen]
-
-    @property
-    def _work(self):
-        """What an evaluation of s takes."""
-        own = self._moves.parameters[self.rows[0]]
-        return own.mean.size * (float(own.surrogate.n[0]) + OVERHEAD_CENTRES)
-
-    @property
-    def work_of_points(self):
-        """What it takes to have twice as many."""
-        return SETS * self.n * self._work
+                np.add.at(self.sums[place], of_moves[own[part]], difference)
 
     @property
     def mean(self):
@@ -262,9 +212,3 @@ class _Known:
     def rejected(self, b):
         """Return the variance (q,) by rare moves to where nothing is known, all rejected."""
         return (np.square(b[self.rows]) / self._n_moves).sum(axis=0) * self._rejections
-
-    def variance_of_runs(self, b, n_runs):
-        """Return the variance of T (q,) by new runs, which batches do show."""
-        n = n_runs * self._n_moves
-        variance = self._squares / n - np.square(self.sums.sum(axis=1) / n)
-        return np.sum(np.square(b[self.rows] / len(b)) * variance / n, axis=0)

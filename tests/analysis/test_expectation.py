@@ -333,9 +333,8 @@ def test_the_estimator_is_that_of_a_slow_version(share, seed, monkeypatch):
 
     monkeypatch.setattr(surrogate_correction, "Spread", Known)
     monkeypatch.setattr(surrogate_correction, "ends_of_pairs", shrunk)
-    monkeypatch.setattr(surrogate_correction, "FIRST_POINTS", 16)
-    monkeypatch.setattr(surrogate_correction, "FIRST_RUNS", 4 * len(row))
-    monkeypatch.setattr(surrogate_correction, "MOST_WORK", 0)
+    monkeypatch.setattr(surrogate_correction, "POINTS", 16)
+    monkeypatch.setattr(surrogate_correction, "RUNS", 4 * len(row))
     monkeypatch.setattr(surrogate_correction, "NUMBERS_PER_PART", 30)
 
     def function(x):

@@ -40,12 +40,8 @@ between normals 5.5 sd apart."""
 GROUP_BINS, MODE_BINS, PROJECTION_BINS = 5, 9, 31
 """Bins between medians of groups, and of modes; and of a projection. Odd: one is central."""
 
-MOST_ROUNDS = 4
-"""How often groups are cut and joined, at most."""
-
-N_NEAREST, PARTS_TO_INSIDE = 10, 3
-"""Nearest points that measure how far a draw is from a mode; and how many times it may be less far
-inside than usual."""
+PARTS_TO_INSIDE = 3
+"""How many times a draw may be less far inside a mode than usual."""
 
 
 class Groups:
@@ -203,7 +199,7 @@ def join_neighbours(groups):
 
     What is joined has a projection with a gap if a group had points of two modes: it is cut there.
     """
-    for left in reversed(range(MOST_ROUNDS)):
+    while True:
         joined = DisjointSet(groups.rows)
         for i, j in groups.nearest_first():
             if joined.connected(i, j) or min(len(groups.rows[k]) for k in (i, j)) < LEAST_GROUP:
@@ -211,7 +207,7 @@ def join_neighbours(groups):
             if relative_density(*groups.projected(i, j), GROUP_BINS) > SAME_GROUP_DENSITY:
                 joined.merge(i, j)
         parts = [part for part in joined.subsets() if len(part) > 1]
-        if left == 0 or not any([cut_at_gap(groups, part) for part in parts]):
+        if not any([cut_at_gap(groups, part) for part in parts]):
             break
     for subset in joined.subsets():
         groups.join(sorted(subset))
@@ -284,7 +280,7 @@ def distances_to_modes(coordinates, groups):
 
 def distance_to(points, x):
     """Return the mean squared distance of each of x (m, d) to the nearest points."""
-    k = min(N_NEAREST, len(points))
+    k = min(LEAST_GROUP, len(points))
     return np.partition(cdist(x, points, "sqeuclidean"), k - 1, axis=1)[:, :k].mean(axis=1)
 
 

@@ -53,6 +53,9 @@ NEWS, NEWS_SHARE, KNOWN_WITHIN = 0.01, 0.17, 2.0
 """Share of the mass, at most, that is news to the surrogate; the newest moves that tell, as a
 share; and how much log s may be too low where it is known."""
 
+LEAST_LOW, SURPRISES = 8, 0.05
+"""Low points, at least, that tell if the bound of h may be lower; share that may disagree."""
+
 PAYS, GOOD = 2.0, 1.0
 """What a move by the surrogate should be worth: so many times a walk, or so much."""
 
@@ -89,10 +92,12 @@ def learn_from(chains, rng):
     for chain in chains:
         chain.parameters.n_looks[0] = 0
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        seen = seen_by(chains, rng)
+        news, seen, least_depth = 0.0, seen_by(chains, rng), tuning.tail_depth[0]
         if len(seen.sample[0]) == 0:
             return
-        news = 0.0 if np.isnan(parameters.error[0]) else share_of_news(chains)
+        if not np.isnan(parameters.error[0]):
+            news = share_of_news(chains)
+            least_depth = max(least_depth, known_depth(chains, seen.middle))
         chooses = is_last or seen.n >= 2 * tuning.n_chosen[0]
         nu = inner_chain.best_nu(seen.states)
         left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, chooses, seen.middle)
@@ -101,7 +106,7 @@ def learn_from(chains, rng):
         if chooses:
             tuning.n_chosen[0] = seen.n
             tuning.depth[0], settings = inner_chain.settle_inner(
-                surrogate, seen.states, tuning.tail_depth[0], rng
+                surrogate, seen.states, least_depth, rng
             )
             parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
         else:
@@ -214,13 +219,36 @@ def draws_of_s(surrogate, n, rng):
     return u[np.argsort(-log_w - rng.gumbel(size=len(u)))[:n]]
 
 
-def share_of_news(chains):
-    """Return the share of the mass, by the newest moves, where the present surrogate is too low."""
+def unseen_moves(chains):
+    """Return u, f and α of the newest moves, of which the present surrogate knows nothing."""
     parameters = chains[0].parameters
     _, y, f, alpha = newest(chains, NEWS_SHARE)
+    return whitened(y, parameters.mean, parameters.factor), f, alpha
+
+
+def share_of_news(chains):
+    """Return the share of the mass, by the newest moves, where the present surrogate is too low."""
+    u, f, alpha = unseen_moves(chains)
     known = alpha > 0
     if not known.any():
         return 0.0
-    u = whitened(y[known], parameters.mean, parameters.factor)
-    too_low = f[known] - fit.values(parameters.surrogate, u) > KNOWN_WITHIN
+    too_low = f[known] - fit.values(chains[0].parameters.surrogate, u[known]) > KNOWN_WITHIN
     return np.average(too_low, weights=alpha[known])
+
+
+def known_depth(chains, middle):
+    """Return by how much the newest moves allow to lower the bound of h; -inf if that is open.
+
+    Without that a steep tail, as that of the log of an exponential variable, is far too heavy in s.
+    """
+    u, f, _ = unseen_moves(chains)
+    surrogate = chains[0].parameters.surrogate
+    base = log_t(u, surrogate.nu[0])
+    h, found = fit.unbounded_values(surrogate, u) - base, f - base
+    found[f < middle - NEGLIGIBLE_MASS] = -np.inf
+    bound = surrogate.bounds[0] + chains[0].tuning.depth[0]
+    for depth in reversed(inner_chain.DEPTHS):
+        low = h < bound - depth
+        if low.sum() >= LEAST_LOW and np.mean(found[low] > bound - depth + 1) < SURPRISES:
+            return depth
+    return -np.inf

@@ -11,7 +11,11 @@ from arviz_stats.base import array_stats
 from pytensor.compile import Mode
 from scipy.stats import norm
 
-from pymc_kameleon.analysis.unconstrained_draws import NotMapped, on_unconstrained_scale
+from pymc_kameleon.analysis.unconstrained_draws import (
+    NotMapped,
+    on_unconstrained_scale,
+    variables_lacking,
+)
 from pymc_kameleon.approximation.modes import felt
 from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.model.black_boxes import black_boxes
@@ -68,7 +72,8 @@ def _doubts_of_prior(posterior, model):
 
 def _doubts_of_search(dt, posterior, model):
     """Tell of a mode that was found, and where no draw is: of that which is felt most."""
-    if OTHER_MODE not in (learned := dt[LEARNED_GROUP]):
+    learned = dt[LEARNED_GROUP]
+    if OTHER_MODE not in learned or variables_lacking(posterior, model):
         return []
     try:
         x, layout, _ = on_unconstrained_scale(posterior, model)
@@ -82,8 +87,9 @@ def _doubts_of_search(dt, posterior, model):
     grows, mass, far = max(lacking)
     if not grows > FELT:
         return []
+    share = mass / (1 + mass)
     return [
-        f"A mode with about {100 * mass:.1g} % of the mass was found some {far:.0f} standard "
+        f"A mode with about {100 * share:.2g} % of the mass was found some {far:.0f} standard "
         "deviations away, where no draw is. With it standard deviations may be "
         f"{np.sqrt(1 + grows):.2g} times as large. If that matters, start a chain there "
         "(`initvals`), of a sampler that moves between modes, such as pk.CyclicalKAM."

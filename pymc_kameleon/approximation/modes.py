@@ -132,6 +132,12 @@ def log_of_modes(modes, x, scratch):
     return total
 
 
+def shares_in(modes):
+    """Return the shares that a mixture was made of (k,), nothing if there is one mode."""
+    n = modes.n_modes[0]
+    return (modes.mode_shares[:n] - EVEN / max(n, 1)) / (1 - EVEN)
+
+
 def mix(modes, found, shares):
     """Let the mixture be of these Modes with these shares (k,); of none if there is only one."""
     n = modes.n_modes[0] = len(found) if len(found) > 1 else 0

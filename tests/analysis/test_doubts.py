@@ -163,3 +163,6 @@ def test_it_is_enough_that_one_chain_has_found_it(finder):
     }
     [said] = doubts(xr.DataTree.from_dict(groups), model)
     assert said.startswith("A mode with about 0.1 % of the mass was found some 30 standard")
+    with model:
+        pm.Normal("y")  # of which there are no draws
+    assert doubts(xr.DataTree.from_dict(groups), model) == []

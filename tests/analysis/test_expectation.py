@@ -20,6 +20,7 @@ from pymc_kameleon.analysis import (
     surrogate_correction,
 )
 from pymc_kameleon.analysis.moves import Certificate, Moves, certificate
+from pymc_kameleon.analysis.summary import _keep_what_draws_show
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.model.functions import ModelOutputs
 from pymc_kameleon.samplers.surrogate import fit
@@ -687,3 +688,15 @@ def test_signs_that_errors_are_too_small_are_told(step, result, caplog, monkeypa
 def test_rare_events_and_squares_have_no_long_tail(function, step, result, caplog):
     pk.expectation(result, function, step.model)
     assert messages(caplog, logging.WARNING) == []
+
+
+def test_draws_that_are_farther_out_than_what_corrects_them_are_not_corrected(caplog):
+    """As in a mode that a surrogate does not know, which makes the sd too small."""
+    columns = ["mean", "sd", "eti89_lb", "eti89_ub"]
+    plain = pd.DataFrame([[0.2, 1.0, -2, 2], [0.1, 1.0, -2, 2]], ["x", "y"], columns)
+    table = pd.DataFrame([[0.0, 0.3, -1, 1], [0.0, 0.9, -2, 2]], ["x", "y"], columns)
+    with caplog.at_level("INFO", "pymc_kameleon"):
+        _keep_what_draws_show(table, plain)
+    assert table["sd"].tolist() == [1.0, 0.9]
+    assert table["mean"].tolist() == [0.2, 0.0]
+    assert "The averages of x are not corrected" in caplog.text

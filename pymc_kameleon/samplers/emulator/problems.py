@@ -5,6 +5,7 @@ from itertools import compress
 
 import numpy as np
 
+from pymc_kameleon.approximation.modes import shares_in
 from pymc_kameleon.samplers.approximation.moves import BY_S, mean_worth
 from pymc_kameleon.step.messages import counted, some
 
@@ -81,8 +82,7 @@ def explain_worth(worth, names):
 
 def explain_modes(modes):
     """Say between which modes chains go, by the mixture that they jump by."""
-    shares = modes.mode_shares[: modes.n_modes[0]]
-    if len(shares) == 0:
+    if len(shares := shares_in(modes)) == 0:
         return ""
     listed = ", ".join(f"{100 * share:.0f} %" for share in shares)
     return (

@@ -3,6 +3,7 @@
 import logging
 import math
 
+from pymc_kameleon.approximation.modes import shares_in
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.samplers.approximation.moves import mean_worth
 from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
@@ -16,12 +17,12 @@ MANY = 20
 
 def say_modes(modes):
     """Log that there are several modes, if so, and what shares reference moves give them."""
-    if (n := modes.n_modes[0]) > 1:
+    if len(shares := shares_in(modes)) > 1:
         _log.info(
             "pk.sample found %d modes of the posterior, or arms of a curved one, with about %s %% "
             "of it where tuning ended. Some moves go from any to any. There may be more.",
-            n,
-            ", ".join(f"{100 * share:.0f}" for share in modes.mode_shares[:n]),
+            len(shares),
+            ", ".join(f"{100 * share:.0f}" for share in shares),
         )
 
 

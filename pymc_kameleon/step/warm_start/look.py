@@ -30,8 +30,14 @@ from pymc_kameleon.approximation.search import spread_of
 from pymc_kameleon.approximation.searches import SHARES, Searches
 from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
 from pymc_kameleon.step.warm_start.climb import climb
+from pymc_kameleon.step.warm_start.lines import sweep
 from pymc_kameleon.step.warm_start.quadratics import fit_shape
-from pymc_kameleon.step.warm_start.search import BudgetSpent, Search, WarmStart
+from pymc_kameleon.step.warm_start.search import (
+    LINE_EVALUATIONS,
+    BudgetSpent,
+    Search,
+    WarmStart,
+)
 
 MOST_LOOKED = 4000
 """Evaluations of a look, at most; at first the same part of it as of a run."""
@@ -205,7 +211,9 @@ class Look:
         own = Search(self.logp, x, min(WARM_START_BUDGET * x.size, left) - 1)
         mode, apart = self._mode_at(own, x, f, metric)
         self.search.left = max(self.search.left - len(own.logps), 0)
-        if mode and not any(self.known[k].is_same(mode) for k in apart):
+        if mode is None and len(apart):
+            self.is_any_low = True  # an end, whatever it is
+        elif mode and not any(self.known[k].is_same(mode) for k in apart):
             self._expect_more()
             self.known = [*(self.known[k] for k in apart), mode]
             self.starts = [*(self.starts[k] for k in apart), _warm_start(mode, own)]
@@ -239,13 +247,18 @@ def _dips(search, x, f, mode):
 def _shape(search, x, f, metric, rng):
     """Return a Mode about a top, by quadratics that are fitted there before and after a climb.
 
-    None if it is none.
+    Where none fits, lines along the coordinates tell the scale. None if it has no shape, or is no
+    top.
     """
     search.return_to((x, f, metric))
-    fit_shape(search, rng)
+    if not fit_shape(search, rng):
+        search.return_to((x, f, metric))
+        sweep(search, rng, range(x.size), LINE_EVALUATIONS[0])
+        search.metric = np.diag(search.scales)
     list(climb(search, search.x, search.f, search.metric))
-    fit_shape(search, rng)
-    return None if search.promised else Mode(search.x, lower_of(search.metric), search.f)
+    has_shape = fit_shape(search, rng)
+    is_mode = has_shape and not search.promised
+    return Mode(search.x, lower_of(search.metric), search.f) if is_mode else None
 
 
 def _warm_start(mode, search):

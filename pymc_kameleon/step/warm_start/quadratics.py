@@ -103,9 +103,13 @@ def shape_by_gradient(search):
 
 
 def fit_shape(search, rng, known=False):
-    """Fit quadratics around the best point until one agrees with the metric, if that is `known`."""
+    """Fit quadratics around the best point until one agrees with the metric, if that is `known`.
+
+    Return whether one did.
+    """
     if search.has_gradient:
-        return shape_by_gradient(search)
+        shape_by_gradient(search)
+        return True
     d, rho = search.x.size, FIT_RADIUS
     p = n_coefficients(d)
     for i in range(SHAPE_FITS):
@@ -118,7 +122,7 @@ def fit_shape(search, rng, known=False):
         )
         if known and i == 0:
             if 0.15 < drop / (d * rho**2) < 0.8:
-                break
+                return True
             continue
         fitted = _fit(search, origin, top, rho)
         if fitted is None:
@@ -133,7 +137,8 @@ def fit_shape(search, rng, known=False):
             search.evaluate(origin + search.metric @ vectors @ step)
         search.metric = search.metric @ vectors / np.sqrt(clipped)
         if gain < max(0.5, 0.15 * d) and e.min() > 0.4 and e.max() < 3:
-            break
+            return True
+    return False
 
 
 def _is_near(distances2):

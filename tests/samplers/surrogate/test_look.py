@@ -9,10 +9,11 @@ from models import Counting, black_box
 from runs import assert_same, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon.approximation.modes import Mode, felt_beside
+from pymc_kameleon.approximation.modes import Mode, felt_beside, shares_in
 from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.samplers.surrogate import initial_search, modes
 from pymc_kameleon.step.warm_start import look
+from pymc_kameleon.step.warm_start.search import Search
 
 FAR = np.array([9.0, 12.0])
 """Of the other mode, which has a third of the mass, from the first one, at the initial point."""
@@ -240,6 +241,30 @@ def test_a_mode_of_little_mass_is_known_where_it_is_felt(far, is_felt):
         assert np.linalg.norm(best.at - place) < 0.1
 
 
+@pytest.mark.parametrize("width", [1.0, 0.1, 0.025])
+def test_the_shape_of_a_narrow_mode_is_learned(width):
+    """Though points of a first fit, as wide as the known mode, see that one alone."""
+    place = np.array([5.0, 0.0])
+
+    def log_density(x):
+        away = (x - place) / width
+        return np.log(2) + np.logaddexp(-x @ x / 2, -2 * np.log(width) - away @ away / 2)
+
+    for seed in range(8):
+        search, rng = Search(log_density, place, 120), np.random.default_rng(seed)
+        search.evaluate(place)
+        mode = look._shape(search, place, log_density(place), np.eye(2), rng)
+        np.testing.assert_allclose(mode.mean, place, atol=width / 4)
+        assert abs(mode.mass - HOME.mass) < 0.2
+
+
+def test_a_place_without_a_shape_is_an_end(monkeypatch):
+    monkeypatch.setattr(look, "_shape", lambda *arguments: None)
+    found = [looked(two_modes, seed=seed)[0] for seed in range(8)]
+    assert all(one.modes == [HOME] for one in found)
+    assert np.mean([one.searches.n_ends == 2 for one in found]) > 0.5
+
+
 def test_it_looks_on_until_no_more_ends_are_expected():
     """Of nine modes each run finds some in 400 evaluations."""
 
@@ -302,6 +327,7 @@ def test_the_mixture_follows_the_states():
     chain = chain_that_has_found(HOME, wide, states=states)
     shares = modes.learn_modes([chain])
     np.testing.assert_allclose(sorted(shares), [1 / 3, 2 / 3], atol=0.05)
+    np.testing.assert_allclose(shares_in(chain.parameters.modes), shares)
     learned, k = chain.parameters.modes, int(np.argmin(shares))
     np.testing.assert_allclose(learned.mode_means[k], FAR, atol=0.4)  # of 150 states
     sds = np.linalg.norm(learned.mode_factors[:2], axis=2)

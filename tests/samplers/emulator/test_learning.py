@@ -8,6 +8,7 @@ from simulated import GROWTH, banana, bend, density_of, growth, logistic
 
 import pymc_kameleon as pk
 from pymc_kameleon.approximation import chain as chain_on_s
+from pymc_kameleon.approximation.modes import Mode, mix
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.approximation import learning
 from pymc_kameleon.samplers.approximation.metropolis import BY_S
@@ -268,5 +269,5 @@ def test_it_says_between_which_modes_chains_go(bent):
     modes.setup_chain(np.random.default_rng(0), 50, 10)
     modes = modes.parameters.s.modes
     assert explain_modes(modes) == ""
-    modes.n_modes[0], modes.mode_shares[:2] = 2, (0.75, 0.25)
+    mix(modes, [Mode(np.zeros(2), np.eye(2), 0.0)] * 2, np.array([0.75, 0.25]))
     assert "between 2 modes, with about 75 %, 25 % of the mass" in explain_modes(modes)

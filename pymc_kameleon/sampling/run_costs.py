@@ -122,7 +122,10 @@ def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood, is_limited):
     """
     if not job.holds_gil:
         return
-    if not is_limited:
+    if is_limited:
+        for step in job.steps:
+            step.n_trials = 0  # they are counted by this run alone
+    else:
         say_trials(job.steps, n_checks)
     for box, names in job.outputs.own_calls.items():
         _log.info(

@@ -158,6 +158,18 @@ def test_what_comes_before_the_run_counts(caplog):
     assert list(map(int, said.groups())) == [calls, calls - n_logp(result)]
 
 
+def test_trials_of_a_step_count_for_its_first_run_alone(caplog):
+    step = pk.GAM(model=counting(), steps_per_draw=3)
+    assert (n_trials := step.n_trials) > 0
+    said = []
+    for _ in range(2):
+        caplog.clear()
+        limited(step, 200, cores=1)
+        said.append(" ".join(messages(caplog)))
+    assert f"{n_trials} before the run" in said[0]
+    assert "before the run" not in said[1].lower()
+
+
 @pytest.mark.slow
 def test_the_log_says_what_they_were_for(surrogate, caplog):
     result = limited(surrogate, 200, cores=1)

@@ -132,12 +132,15 @@ def run(name, toy, seed, file):
     if "masses" in known:
         found = shares(draws, np.array(known["centres"]))
         off["mass"] = rounded(np.abs(found - known["masses"]).max(), 3)
+    of_known = summary["sd"] / np.sqrt(known["ess"])
+    z = (summary["mean"] - known["mean"]) / np.hypot(summary["mcse_mean"], of_known)
     return {
         "failed": failed,
         "sampler": re.search(r"\w+", dt["posterior"].attrs["samplers"])[0],
         "evaluations": evaluations,
         "seconds": round(seconds, 1),
         "off": off,
+        "z": [rounded(each, 3) for each in z],  # of means
         "told": list(dict.fromkeys(first_sentence(r) for r in records if is_warning(r))),
         "rhat": float(summary["r_hat"].max()),
         "ess": float(summary["ess_bulk"].min()),

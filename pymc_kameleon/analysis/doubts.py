@@ -18,6 +18,7 @@ from pymc_kameleon.analysis.unconstrained_draws import (
 )
 from pymc_kameleon.approximation.modes import felt
 from pymc_kameleon.core.compiler import one_thread_compiles
+from pymc_kameleon.core.conventions import EPS
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.starts import N_PRIOR
 from pymc_kameleon.step.groups import LEARNED_GROUP
@@ -31,7 +32,7 @@ MOST_SHIFT, LEAST_SPREAD, LEAST_ESS = 0.5, 0.8, 60
 prior: a datum as wide as the prior makes the spread 0.7; and effective draws of which fewer do not
 tell."""
 
-ROUNDED = 1e3 * np.finfo(float).eps
+ROUNDED = 1e3 * EPS
 """A scale over its prior's median, below which rounding decides on a fit."""
 
 NOT_FELT = (
@@ -45,7 +46,6 @@ NO_BOUND = (
     "bound there. If the model fits data exactly, there is no posterior: give the noise a prior "
     "that keeps it from 0."
 )
-
 
 FELT = 0.1
 """Part of the variance from which a mode is felt: standard deviations are 5 % more with it."""

@@ -35,7 +35,7 @@ from pymc_kameleon.sampling.settings import (
     share_of_each,
 )
 from pymc_kameleon.sampling.workers import Workers, evaluators_of
-from pymc_kameleon.step.base import DEFAULT_TUNE
+from pymc_kameleon.step.base import DEFAULT_DRAWS
 from pymc_kameleon.step.messages import counted
 from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
 
@@ -227,7 +227,7 @@ def sample(
                     "have the same draws with others."
                 )
             is_open = target_ess is not None or max_evaluations is not None
-            most = MOST_DRAWS if is_open else DEFAULT_TUNE
+            most = MOST_DRAWS if is_open else DEFAULT_DRAWS
             if max_evaluations and follow and max_concurrent is None and chains is None:
                 chains = chains_of_few(max_evaluations, sum(one.layout.d for one in steps))
             if max_concurrent is not None:
@@ -334,7 +334,7 @@ def resume(
                 raise ValueError(f"A run goes on in its own store, {result}: leave out store=.")
             steps = None if step is None else steps_of_run(step, model)
             is_open = target_ess is not None or max_evaluations is not None
-            most = MOST_DRAWS if is_open else DEFAULT_TUNE
+            most = MOST_DRAWS if is_open else DEFAULT_DRAWS
             run = _run_of(
                 ResumedRun(
                     *(model, result, steps, draws, most, target_ess is not None, max_evaluations)

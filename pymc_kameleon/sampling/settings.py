@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pymc_kameleon.core.conventions import CHAINS
 from pymc_kameleon.model.watch import Rule
 from pymc_kameleon.sampling.budget import ALL_SETTLED
-from pymc_kameleon.step.base import DEFAULT_TUNE
+from pymc_kameleon.step.base import DEFAULT_DRAWS
 from pymc_kameleon.step.options import checked_bool, checked_integer
 
 MOST_DRAWS = 100_000
@@ -28,8 +28,8 @@ class Settings:
     `discard_tuned_samples`. The last ones are of a run of limited evaluations.
     """
 
-    draws: int = DEFAULT_TUNE  # as many as of tuning, as in pm.sample
-    tune: int = DEFAULT_TUNE
+    draws: int = DEFAULT_DRAWS
+    tune: int = DEFAULT_DRAWS
     chains: int = CHAINS
     max_concurrent: int = 1
     keeps_warmup: bool = False
@@ -81,7 +81,7 @@ def chains_of_few(max_evaluations, d):
 
 def share_of_each(chains):
     """Return the draws of each chain with which all make as many as those of a usual run."""
-    return -(-CHAINS * DEFAULT_TUNE // checked_integer("chains", chains, at_least=1))
+    return -(-CHAINS * DEFAULT_DRAWS // checked_integer("chains", chains, at_least=1))
 
 
 def _checked(name, kind, value):

@@ -64,8 +64,8 @@ from pymc_kameleon.step.warm_start.search import Guide
 WARM_START_PATIENCE = 5.0
 """Seconds after which a chain of `pk.sample` tells how far its warm start is."""
 
-DEFAULT_TUNE = 1000
-"""Draws of tuning when the step is used without a driver, as in pm.sample."""
+DEFAULT_DRAWS = 1000
+"""Draws of tuning, and of those after it, if nobody says how many: as of pm.sample."""
 
 
 @dataclass_state
@@ -233,7 +233,7 @@ class KameleonStep(ArrayStepShared):
         self.max_concurrent = 1  # evaluations that a run may have under way
         self.known_before = None  # what the chains reuse of earlier runs, from `reused`
         self.patience = math.inf  # seconds after which a search tells how far it is
-        self.setup_chain(self.rng, DEFAULT_TUNE, draws=0)
+        self.setup_chain(self.rng, DEFAULT_DRAWS, draws=0)
         with run_compiled_beside([self]) as waits:
             self._compile()
             if waits:

@@ -13,8 +13,11 @@ def pool_searches(chains):
         if not steps[0].search.follows:
             monitors = [step.monitor for step in steps]
             n, n_ends = sum(own.searches for own in monitors), max(own.ends for own in monitors)
+            of_prior = sum(own.of_prior for own in monitors)
+            impossible = sum(own.impossible for own in monitors)
             for own in monitors:
                 own.searches, own.ends = n, n_ends
+                own.of_prior, own.impossible = of_prior, impossible
 
 
 def note_searches(searches, sampler):

@@ -9,7 +9,7 @@ from runs import sample
 import pymc_kameleon as pk
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.step.initial_search import InitialSearch
-from pymc_kameleon.step.searches import pool_searches
+from pymc_kameleon.step.searches import note_impossible, pool_searches
 
 FAR = np.array([9.0, 12.0])
 BY_GRADIENT = pk.GadRWM, pk.GadMALA
@@ -127,6 +127,19 @@ def test_chains_tell_of_all_searches(sampler, own, told):
         step.monitor.searches, step.monitor.ends = n, n_ends
     pool_searches(chains)
     assert {step.searches[:2] for [step] in chains} == {told}
+
+
+@pytest.mark.parametrize(("impossible", "words"), [((12, 5), "17 of 30 draws"), ((12, 3), "")])
+def test_all_chains_say_together_what_of_the_prior_is_impossible(impossible, words):
+    """Half of it, and no more, is not told."""
+    chains = [[pk.GAM(model=black_box(Counting(two_modes)))] for _ in impossible]
+    for [step], n in zip(chains, impossible, strict=True):
+        step.setup_chain(1, 100, 10)
+        step.monitor.of_prior, step.monitor.impossible = 15, n
+    pool_searches(chains)
+    [said] = {note_impossible(step.monitor) for [step] in chains}
+    assert words in said
+    assert bool(said) == bool(words)
 
 
 def test_a_step_of_some_variables_does_not_look():

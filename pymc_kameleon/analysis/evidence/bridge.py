@@ -16,6 +16,8 @@ from arviz_stats.base import array_stats
 from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
+from pymc_kameleon.core.conventions import EPS, TINY
+
 ROUNDS = 3
 """How often two things are found that depend on each other, as shares and what draws are worth."""
 
@@ -48,7 +50,7 @@ def bridge(at_p, at_g, control):
         share = ess / (ess + n)
         log_z = _solved(at_p, at_g, share, b * control)
         of_p, of_g = _terms(at_p - log_z, at_g - log_z, share)
-        b = centred @ of_g / max(centred @ centred, np.finfo(float).tiny)
+        b = centred @ of_g / max(centred @ centred, TINY)
         of_g = of_g - b * control
         variance, ess = _variance_and_ess(of_p)
     overlap = of_g.mean()
@@ -71,7 +73,7 @@ def contradiction(at_p, at_g):
             all_of.append(own / own.mean())  # what draws add to log Z
     differences = of_p[1] - of_p[0], of_g[1] - of_g[0]
     variance = _variance_and_ess(differences[0])[0] + differences[1].var() / len(at_g)
-    return float(log_z[1] - log_z[0]), float(np.sqrt(max(variance, np.finfo(float).eps)))
+    return float(log_z[1] - log_z[0]), float(np.sqrt(max(variance, EPS)))
 
 
 def _terms(at_p, at_g, share):

@@ -81,8 +81,8 @@ def evaluations_of_look(n, d):
     """Return the evaluations of a look of a chain that makes n: at first, and at most."""
     if n < least_for_look(d):
         return 0, 0
-    most = [MOST_LOOKED * share / SHARES[1] for share in SHARES]
-    return tuple(int(min(share * n, own)) for share, own in zip(SHARES, most, strict=True))
+    n = min(n, MOST_LOOKED / SHARES[1])
+    return tuple(int(share * n) for share in SHARES)
 
 
 def look_for_modes(logp, home, first, most, rng, prior=None):

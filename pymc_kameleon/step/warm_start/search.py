@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.approximation.rounds import Rounds
+from pymc_kameleon.core.conventions import EPS
 
 MOST_FITTED = 40
 """Dimensions up to which quadratics are fitted; beyond, they would take most of the budget."""
@@ -22,7 +23,7 @@ LINE_EVALUATIONS, MASS_LINE_EVALUATIONS = (12, 6), 20
 EXACT_LINE, EXACT_FIT = 1e-7, 1e-3
 """Misfit of a quadratic, over the range of f, if f is one: on a line, and in many coordinates."""
 
-ROUNDING = 10 * np.finfo(float).eps
+ROUNDING = 10 * EPS
 """Relative rounding of a value of f: more than that is misfit."""
 
 

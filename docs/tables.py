@@ -1,9 +1,10 @@
-"""Write the table of samplers in docs/samplers.md, which follows from their classes.
+"""Write the tables of samplers and of findings, which follow from the code.
 
     python docs/tables.py
 
-It stands between two comments, ``<!-- samplers -->`` and ``<!-- end -->``. A test checks that it is
-as this file would write it, and that the pages name every sampler and statistic.
+They stand in docs/samplers.md and docs/diagnose.md between two comments, ``<!-- table -->`` and
+``<!-- end -->``. A test checks that they are as this file would write them, and that the pages name
+every sampler and statistic.
 """
 
 import inspect
@@ -14,9 +15,9 @@ import numpy as np
 import pymc as pm
 
 import pymc_kameleon as pk
+from pymc_kameleon.findings.registry import SECTIONS
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "samplers.md"
 
 D = 10
 """Parameters for which evaluations per draw are told, at most."""
@@ -55,12 +56,46 @@ def sampler_table():
     return lines
 
 
-def with_table(text):
-    """Return the text of the page with the table as it should be."""
-    begin, end = "<!-- samplers -->\n", "<!-- end -->"
+def finding_tables():
+    """Return what can be found in a run, what it means, and what to do."""
+    lines = []
+    for title, kinds in SECTIONS.items():
+        head = "| finding | what it means | what to do |"
+        lines += ["", f"## {title}", "", head, "|---|---|---|"]
+        for code, kind in kinds.items():
+            what, remedy = map(_without_numbers, (kind.what, kind.remedy))
+            test = _test_of(code)
+            what = f"**{kind.severity}** `{code}`: {what} ([example]({test}))"
+            lines.append(
+                f"| {what} | {kind.means} | {remedy} |".replace("|u", r"\|u").replace("ū|", r"ū\|")
+            )
+    return [*lines[1:], ""]
+
+
+def _without_numbers(template):
+    """Return a template with the names of its numbers."""
+    return re.sub(r"{(\w+)[^}]*}", r"*\1*", template).replace("_", r"\_")
+
+
+def _test_of(code):
+    """Return the first test that names a finding, as a link from docs/."""
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if path.name != "test_registry.py" and (f'"{code}"' in text or f"[{code}]" in text):
+            return f"../{path.relative_to(ROOT)}"
+    raise LookupError(f"No test names the finding {code}.")
+
+
+TABLES = {"samplers.md": sampler_table, "diagnose.md": finding_tables}
+"""The pages, and the functions that return the lines of their tables."""
+
+
+def with_table(name):
+    """Return the text of a page as it is, and with the table as it should be."""
+    text, begin, end = (ROOT / "docs" / name).read_text("utf-8"), "<!-- table -->\n", "<!-- end -->"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
-    return before + begin + "\n".join(sampler_table()) + "\n" + end + after
+    return text, before + begin + "\n".join(TABLES[name]()) + "\n" + end + after
 
 
 def undocumented():
@@ -88,4 +123,5 @@ def undocumented():
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in TABLES:
+        (ROOT / "docs" / name).write_text(with_table(name)[1], encoding="utf-8")

@@ -3,6 +3,7 @@
 from importlib.metadata import version
 
 from pymc_kameleon import baselines, samplers
+from pymc_kameleon.analysis.diagnose import diagnose
 from pymc_kameleon.analysis.emulator import emulator
 from pymc_kameleon.analysis.expectation import expectation
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
@@ -25,7 +26,7 @@ from pymc_kameleon.sampling.sample import resume, sample
 __version__ = version("pymc_kameleon")
 
 # In the order in which a user needs them.
-__all__ = ["sample", "resume", "black_box", "summary", "load"]  # noqa: RUF022
+__all__ = ["sample", "resume", "black_box", "diagnose", "summary", "load"]  # noqa: RUF022
 __all__ += samplers.__all__
 __all__ += ["initvals", "expectation", "evidence", "compare_models"]  # noqa: RUF022
 __all__ += ["mode_occupancy", "emulator", "compare_samplers", "noise_seed"]  # noqa: RUF022

@@ -40,7 +40,9 @@ import pymc as pm
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.draws_of_result import side_by_side
-from pymc_kameleon.step.messages import grouped as spaced
+from pymc_kameleon.findings.diagnosis import diagnosis_in
+from pymc_kameleon.findings.registry import NOTE
+from pymc_kameleon.findings.words import grouped as spaced
 
 EXAMPLES = Path(__file__).parents[1]
 DOCS = EXAMPLES.parent / "docs"
@@ -184,6 +186,14 @@ def quiet(level=logging.WARNING):
     finally:
         for logger, handlers, propagate in before:
             logger.handlers, logger.propagate = handlers, propagate
+
+
+def judged(dt):
+    """Return the verdict of a run of `pk.sample`, and the codes of its cautions and problems."""
+    diagnosis = diagnosis_in(dt["findings"].to_dataset())
+    told = [one.code for one in diagnosis.findings if one.severity != NOTE]
+    notes = [one.code for one in diagnosis.findings if one.severity == NOTE]
+    return {"verdict": diagnosis.verdict, "told": told, "notes": notes}
 
 
 CHAINS = 4

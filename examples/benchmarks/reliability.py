@@ -7,7 +7,6 @@ of every x_k and x_k², on the unconstrained scale, are compared with exact quad
 run of PyMC's NUTS. A table of docs/reliability.md has what each run gave.
 """
 
-import logging
 import time
 from collections import Counter
 from functools import partial
@@ -45,7 +44,7 @@ def run(case, sampler, seed):
     step = benchmark.step_of(sampler, problem.model)
     [known] = benchmark.grouped(benchmark.load(FILE), "case", "sampler")[case, "known"]
     began = time.perf_counter()
-    with benchmark.quiet(logging.INFO) as records:
+    with benchmark.quiet():
         dt = benchmark.sample(step, random_seed=seed, compute_convergence_checks=True)
     seconds = time.perf_counter() - began
     x = benchmark.both(problem.coordinates(dt["posterior"]))
@@ -58,7 +57,8 @@ def run(case, sampler, seed):
     k = int(np.argmax(np.where(wrong | ~wrong.any(), np.abs(z), 0)))
     return {
         "right": not wrong.any(),
-        "told": [first_sentence(record) for record in records if is_warning(record)],
+        **benchmark.judged(dt),
+        "off": round(float(np.abs(error[: problem.d]).max()), 3),  # of means of x
         "worst": quantities(problem)[k],
         "error": round(float(error[k]), 3),
         "z": round(float(z[k]), 1),
@@ -66,16 +66,6 @@ def run(case, sampler, seed):
         "ess": round(benchmark.least_ess(x)),
         "seconds": round(seconds, 1),
     }
-
-
-def is_warning(record):
-    """Whether a message is one; that on R-hat is, though PyMC's level is lower."""
-    return record.levelno >= logging.WARNING or "rhat statistic" in record.getMessage()
-
-
-def first_sentence(record):
-    """Return how a message begins."""
-    return record.getMessage().partition(". ")[0]
 
 
 def quantities(problem):
@@ -263,7 +253,25 @@ def tables(rows):
     )
     how_many = f"Wrong without a warning: {len(silent) or 'none'}."
     lines = [*told, "", *by_sampler, "", *by_case, "", how_many, "", *wrong]
-    return {"reliability.md": {"tables": lines}}
+    judged = [row for row in runs if "verdict" in row]
+    own = {"tables": lines} | ({"verdicts": verdict_table(judged)} if judged else {})
+    return {"reliability.md": own}
+
+
+FAR, NEAR = 0.2, 0.1
+"""Posterior standard deviations by which a mean is wrong, and right."""
+
+
+def verdict_table(runs):
+    """Return how often each verdict was given, and how far the worst mean of x was off then."""
+    lines = []
+    for verdict in ("usable", "check", "not usable"):
+        off = np.array([row["off"] for row in runs if row["verdict"] == verdict])
+        lines.append([verdict, len(off), (off <= NEAR).sum(), (off > FAR).sum()])
+    near = [row["verdict"] == "usable" for row in runs if row["off"] <= NEAR]
+    titles = ["verdict", "runs", f"all means within {NEAR} sd", f"a mean off by more than {FAR} sd"]
+    share = f"Of the runs with all means within {NEAR} sd, {np.mean(near):.0%} are called usable."
+    return [*benchmark.table(titles, lines), "", share]
 
 
 if __name__ == "__main__":

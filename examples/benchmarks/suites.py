@@ -21,7 +21,6 @@ is told.
 """
 
 import atexit
-import logging
 import re
 import subprocess
 import sys
@@ -38,6 +37,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from benchmark import (
     grouped,
+    judged,
     largest_rhat,
     least_ess,
     load,
@@ -52,7 +52,7 @@ from numba import float64, njit
 from numba.experimental import jitclass
 from problems import Case
 from problems import Problem as Target
-from reliability import SIGNS, SILENT, first_sentence, is_warning, outcome
+from reliability import SIGNS, SILENT, outcome
 from scipy import integrate, optimize, stats
 from scipy.cluster.vq import kmeans2
 
@@ -119,7 +119,7 @@ def run(name, toy, seed, file):
     calls.clear()
     budget = {} if toy.budget is None else {"max_evaluations": toy.budget}
     began = time.perf_counter()
-    with quiet(logging.INFO) as records:
+    with quiet():
         dt, failed = sampled(model, seed, budget)
         evaluations, seconds = len(calls), time.perf_counter() - began
         summary = pk.summary(dt, model=model, var_names=[rv.name for rv in model.free_RVs])
@@ -141,7 +141,7 @@ def run(name, toy, seed, file):
         "seconds": round(seconds, 1),
         "off": off,
         "z": [rounded(each, 3) for each in z],  # of means
-        "told": list(dict.fromkeys(first_sentence(r) for r in records if is_warning(r))),
+        **judged(dt),
         "rhat": float(summary["r_hat"].max()),
         "ess": float(summary["ess_bulk"].min()),
         "metric": metric_of(toy, draws),

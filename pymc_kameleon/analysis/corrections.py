@@ -7,15 +7,17 @@ Source: Birge, "The calculation of errors by the method of least squares", Physi
 (1932): the factor by which errors of averages that disagree are larger.
 """
 
-import logging
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from pymc_kameleon.analysis.batches import ROUNDING, Corrected
+from pymc_kameleon.findings.finding import finding
 
-_log = logging.getLogger("pymc_kameleon")
+WIDER = 1.5
+"""How much larger the sd of draws may be than a corrected one: a hundred draws of a normal tell it
+to 7 %."""
 
 TOO_FAR = 3.0
 """Standard errors of their difference by which two averages do not agree, as by convention."""
@@ -30,6 +32,7 @@ class Result(NamedTuple):
     group: str = ""  # of what a sampler has `kept` of the draws, and `learned`
     kept: xr.Dataset = None
     learned: xr.Dataset = None
+    findings: tuple = ()  # of what was changed
 
 
 class Quantities(NamedTuple):
@@ -54,8 +57,11 @@ class Correction(NamedTuple):
     draws: np.ndarray = None  # further points (n, d), distributed as the posterior, or None
 
 
-def best_of(corrections, f):
-    """Return Corrected averages of Quantities, each with the smallest error; None without any."""
+def best_of(corrections, f, findings):
+    """Return Corrected averages of Quantities, each with the smallest error; None without any.
+
+    What fails is added to `findings`.
+    """
     best = None
     for by, one in corrections.items():
         if one.is_anew and f.at is None:
@@ -65,10 +71,8 @@ def best_of(corrections, f):
         except Exception as error:  # of the model, or of the user's function
             if not one.is_anew:
                 raise
-            _log.warning(
-                "Averages are those of the draws: at other points computing them raised "
-                f"{type(error).__name__}: {error}"
-            )
+            raised = f"{type(error).__name__}: {error}"
+            findings.append(finding("failed_correction", error=raised))
             best, f = None, f._replace(at=None)
             continue
         if one.is_approximate:

@@ -19,6 +19,7 @@ from pymc_kameleon.analysis.unconstrained_draws import (
 from pymc_kameleon.approximation.modes import felt
 from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.core.conventions import EPS
+from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.starts import N_PRIOR
 from pymc_kameleon.step.groups import LEARNED_GROUP
@@ -35,24 +36,12 @@ tell."""
 ROUNDED = 1e3 * EPS
 """A scale over its prior's median, below which rounding decides on a fit."""
 
-NOT_FELT = (
-    "The draws of each parameter hardly differ from draws of its prior. So the data say little of "
-    "each alone, or no evaluation came to where they are felt, as in a narrow posterior. Compare "
-    "what the model predicts with the data. If that is far off, start where the data point to "
-    "(initvals), or narrow the prior."
-)
-NO_BOUND = (
-    "{name} is {value:.3g}, where only rounding is left of the misfit: the density may have no "
-    "bound there. If the model fits data exactly, there is no posterior: give the noise a prior "
-    "that keeps it from 0."
-)
-
 FELT = 0.1
 """Part of the variance from which a mode is felt: standard deviations are 5 % more with it."""
 
 
 def doubts(dt, model):
-    """Return what the draws of a run of `pk.sample` make doubtful, a list of texts."""
+    """Return what the draws of a run of `pk.sample` make doubtful: Findings."""
     posterior = dt["posterior"].to_dataset()
     return [*_doubts_of_prior(posterior, model), *_doubts_of_search(dt, posterior, model)]
 
@@ -65,14 +54,14 @@ def _doubts_of_prior(posterior, model):
     draws = [own.reshape(*own.shape[:2], -1) for own in draws]
     x, of = np.concatenate(draws, axis=2), np.repeat(names, [own.shape[2] for own in draws])
     has_data = model.observed_RVs or model.potentials
-    said = [NOT_FELT] if has_data and are_like_prior(x, prior) else []
+    found = [finding("not_felt")] if has_data and are_like_prior(x, prior) else []
     small = np.flatnonzero(are_rounded(x, prior))[:1]
-    return said + [NO_BOUND.format(name=of[k], value=np.median(x[..., k])) for k in small]
+    return found + [finding("no_bound", name=of[k], value=np.median(x[..., k])) for k in small]
 
 
 def _doubts_of_search(dt, posterior, model):
     """Tell of a mode that was found, and where no draw is: of that which is felt most."""
-    learned = dt[LEARNED_GROUP]
+    learned = dt[LEARNED_GROUP] if LEARNED_GROUP in dt.children else {}
     if OTHER_MODE not in learned or variables_lacking(posterior, model):
         return []
     try:
@@ -87,13 +76,8 @@ def _doubts_of_search(dt, posterior, model):
     grows, mass, far = max(lacking)
     if not grows > FELT:
         return []
-    share = mass / (1 + mass)
-    return [
-        f"A mode with about {100 * share:.2g} % of the mass was found some {far:.0f} standard "
-        "deviations away, where no draw is. With it standard deviations may be "
-        f"{np.sqrt(1 + grows):.2g} times as large. If that matters, start a chain there "
-        "(`initvals`), of a sampler that moves between modes, such as pk.CyclicalKAM."
-    ]
+    share, factor = 100 * mass / (1 + mass), np.sqrt(1 + grows)
+    return [finding("other_mode", share=share, distance=far, factor=factor)]
 
 
 def way_to(place, x):

@@ -1,6 +1,5 @@
 """The draws and statistics of a result, as averages and tables need them."""
 
-import logging
 from collections import UserDict
 from collections.abc import Mapping
 
@@ -14,10 +13,9 @@ from pymc_kameleon.analysis.gradients_of_draws import by_gradients
 from pymc_kameleon.analysis.process_correction import by_process
 from pymc_kameleon.analysis.recomputed import CHANGED, Recomputed, agree, model_for
 from pymc_kameleon.analysis.surrogate_correction import by_surrogate
+from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.result.opening import draws_in, learned_in
-from pymc_kameleon.step.groups import KEPT_GROUPS, LEARNED_GROUP
-
-_log = logging.getLogger("pymc_kameleon")
+from pymc_kameleon.step.groups import GRADIENTS, KEPT_GROUPS, LEARNED_GROUP
 
 KINDS = by_surrogate, by_emulator, by_process, by_control_variates, by_gradients
 """All kinds of corrections, approximate ones after those that they stand beside."""
@@ -27,38 +25,38 @@ class Draws:
     """The draws of a result, its variables at other points, and the `corrections` of averages.
 
     `should_be_corrected` tells whether a sampler has kept something for that, be it enough or not.
-    `why_not` has the reasons why some kinds of corrections are none.
+    `why_not` has the reasons why some kinds of corrections are none, and `findings` what there is
+    to tell of all this. Without `evaluates` no gradients are, but those that were kept are used.
     """
 
-    def __init__(self, dt, model):
+    def __init__(self, dt, model, evaluates=True):
         posterior = draws_in(dt, "average")
         if isinstance(dt, xr.DataTree) and not dt.children:
             dt = dt.to_dataset()
         result = _result_of(dt, posterior, model)
         self.posterior, self.corrections, self.why_not = result.posterior, {}, {}
-        for kind in KINDS:
+        is_kept = GRADIENTS in getattr(dt, "children", ())
+        for kind in KINDS if evaluates or is_kept else KINDS[:-1]:
             try:
                 self.corrections[kind.__name__] = kind(result)
             except NotCorrected as error:
                 if str(error):
                     self.why_not[kind.__name__] = str(error)
+        self.findings = [*result.findings]
         if not self.corrections:
-            for by, reason in self.why_not.items():
-                _log.info("No correction %s: %s.", by.replace("_", " "), reason)
+            self.findings += [
+                finding("not_corrected", by=by.replace("_", " "), reason=reason)
+                for by, reason in self.why_not.items()
+            ]
         self.should_be_corrected = bool(result.group or self.corrections)
         self._recomputed = None
         if any(one.is_anew for one in self.corrections.values()):
             model = model_for(result.kept, model, result.kept["coordinate"].values.tolist())
             self._recomputed = Recomputed(self.posterior, result.kept, model)
 
-    @property
-    def of_few_evaluations(self):
-        """Whether evaluations are so few that all of them tell averages."""
-        return any(one.is_approximate for one in self.corrections.values())
-
     def corrected(self, values, function):
         """Return Corrected averages of values (chains, draws, q), each in the best way; or None."""
-        return best_of(self.corrections, Quantities(values, function))
+        return best_of(self.corrections, Quantities(values, function), self.findings)
 
     def many(self, function):
         """Return a function of positions (n, d) at many further draws; None without them."""
@@ -70,14 +68,14 @@ class Draws:
         return None
 
     def can_correct(self, names):
-        """Return which variables are known at other points; log why others are not."""
+        """Return which variables are known at other points; note why others are not."""
         if self._recomputed is None:
             return []
         reasons = self._recomputed.why_not(names)
         for reason in dict.fromkeys(reasons.values()):
             own = ", ".join(name for name, one in reasons.items() if one == reason)
-            level = logging.WARNING if reason == CHANGED else logging.INFO
-            _log.log(level, "Averages of %s are those of the draws: %s.", own, reason)
+            code = "changed_variables" if reason == CHANGED else "plain_averages"
+            self.findings.append(finding(code, names=own, reason=reason))
         return [name for name in names if name not in reasons]
 
     def evaluated(self, function):
@@ -110,9 +108,7 @@ class Draws:
         """Whether a function of positions (n, d) gives values (chains, draws, ...) at the draws."""
         if self._recomputed.is_of_draws(values, function):
             return True
-        _log.warning(
-            "The average is that of the draws: the function gives other values at the same points."
-        )
+        self.findings.append(finding("changing_function"))
         return False
 
     def at(self, x, function, names):
@@ -137,15 +133,14 @@ def _result_of(dt, posterior, model):
         len(own) < posterior.sizes[dim] or not np.isin(own, known[dim]).all()
         for dim, own in numbers.items()
     ):
-        why_not = "their chains or draws are not numbered as they were sampled."
+        why_not = "chains or draws have been renumbered since sampling"
     elif len(np.unique(np.diff(numbers["draw"]))) > 1:
         why_not = (
-            "some were selected, perhaps by their values. Corrected averages are those of the "
-            "whole posterior, of draws at equal distances."
+            "some were selected, perhaps by their values, and corrections need draws at equal "
+            "distances"
         )
     if why_not:
-        _log.warning(f"Averages are those of the draws: {why_not}")
-        return plain
+        return plain._replace(findings=(finding("changed_draws", reason=why_not),))
     return Result(dt, posterior.sel(numbers), model, group, kept.sel(numbers), learned)
 
 
@@ -208,11 +203,9 @@ def side_by_side(variables, n_kept=2):
     return np.concatenate(flat, axis=n_kept, dtype=np.float64)
 
 
-def say_if_not_finite(what, values):
-    """Warn if values (chains, draws, ...) are NaN or infinite at some draws; say at how many."""
+def not_finite(what, values):
+    """Tell of values (chains, draws, ...) that are NaN or infinite at some draws."""
     fine = np.isfinite(values).reshape(*values.shape[:2], -1).all(axis=2)
-    if not fine.all():
-        _log.warning(
-            f"{what} is NaN or infinite at {(~fine).sum()} of {fine.size} draws, and so is its "
-            "average. Give it a value there, for example by np.where."
-        )
+    if fine.all():
+        return []
+    return [finding("not_finite", name=what, n=int((~fine).sum()), draws=fine.size)]

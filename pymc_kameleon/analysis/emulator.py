@@ -4,12 +4,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.analysis.trust import FEW_EVENTS
+from pymc_kameleon.findings.words import counted, some
 from pymc_kameleon.result.opening import evaluations_in, opened
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.evaluations import calls_in
 from pymc_kameleon.samplers.emulator.learning import VARIANTS, drops, unpacked
 from pymc_kameleon.samplers.surrogate.emulator import emulator_of, is_of_surrogate
-from pymc_kameleon.step.messages import counted, some
 
 MOST_CALLS = 900
 """Calls that it is fitted to, at most: the best ones."""

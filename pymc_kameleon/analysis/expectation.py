@@ -5,11 +5,22 @@ from typing import NamedTuple
 import numpy as np
 from arviz_stats.base import array_stats
 
-from pymc_kameleon.analysis import batches
-from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite
-from pymc_kameleon.analysis.trust import warn_of, warn_of_few_events, warn_of_high_errors
+from pymc_kameleon.analysis.batches import LEAST_DRAWS, Corrected
+from pymc_kameleon.analysis.batches import r_hat as r_hat_of
+from pymc_kameleon.analysis.corrections import WIDER
+from pymc_kameleon.analysis.draws_of_result import Draws, not_finite
+from pymc_kameleon.analysis.limits_of_r_hat import judged_r_hat
+from pymc_kameleon.analysis.trust import (
+    few_events,
+    high_errors,
+    high_r_hat,
+    long_tails,
+    poor_approximations,
+)
+from pymc_kameleon.findings.finding import said
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.result.opening import opened
+from pymc_kameleon.result.superchains import superchains_of
 
 
 class Expectation(NamedTuple):
@@ -86,42 +97,91 @@ def expectation(dt, function, model=None):
             f"function must be one of the variables, as lambda v: v[{name!r}], not {function!r}."
         )
     f, used = draws.evaluated(function)
-    say_if_not_finite("The function", f)
+    about = not_finite("The function", f)
     values, shape = f.reshape(*f.shape[:2], -1), f.shape[2:]
 
     def at(x):
         return draws.at(x, function, used).reshape(len(x), -1)
 
     is_known = draws.can_correct(used) == used and draws.is_of_each_draw(values, at)
-    found, r_hat, are_enough = _averaged(draws, values, at if is_known else None)
+    found = averages_of(draws, values, at if is_known else None)
     names = elements("the function", shape)
-    warn_of_few_events(names, values, are_enough)
-    sd = np.fmax(values.std(axis=(0, 1)), found.mcse * found.ess**0.5)  # of few draws it is less
-    sd[np.ptp(values, axis=(0, 1)) == 0] = 0  # it is 1e-17 of rounding
-    warn_of_high_errors(names, sd, found.mcse, draws)
+    about += few_events(names, values, found.is_approximate)
+    sd = np.fmax(found.sd, found.mcse * found.ess**0.5)  # of few draws it is less
+    about += high_errors(names, np.where(np.ptp(values, axis=(0, 1)) > 0, sd, 0), found.mcse)
     if draws.should_be_corrected:
-        warn_of(dt, names, values, r_hat, draws)
-    return Expectation(*(part.reshape(shape)[()] for part in found))
+        superchains = superchains_of(draws.posterior)
+        about += high_r_hat(names, *judged_r_hat(values, found.r_hat, superchains))
+        about += poor_approximations(draws.corrections) + long_tails(names, values)
+    said(about + draws.findings)
+    return Expectation(*(part.reshape(shape)[()] for part in found[:4]))
 
 
-def _averaged(draws, values, function):
-    """Return the Expectation of q functions, R-hat, and which are approximate."""
-    with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
-        mcse, ess = (
-            np.where(np.ptp(values, axis=(0, 1)) > 0, of(values, 0, 1, method="mean"), np.nan)
-            for of in (array_stats.mcse, array_stats.ess)
+class Averages(NamedTuple):
+    """Averages of q functions, corrected where that is of use, (q,) each."""
+
+    mean: np.ndarray
+    mcse: np.ndarray
+    gain: np.ndarray
+    ess: np.ndarray
+    sd: np.ndarray
+    mcse_sd: np.ndarray
+    r_hat: np.ndarray  # NaN of what is approximate, which no chain tells
+    is_approximate: np.ndarray
+
+
+def averages_of(draws, values, function):
+    """Return Averages of values (chains, draws, q), which a function (n, q) gives elsewhere.
+
+    They are not corrected where draws are farther out than what would correct them knows. R-hat is
+    the larger one of draws and corrected halves of chains, or that of the halves if draws are few:
+    what corrects averages does not mend chains that have missed a part.
+    """
+    axes, centre, q = {"chain_axis": 0, "draw_axis": 1}, values.mean(axis=(0, 1)), values.shape[2]
+    varies = np.ptp(values, axis=(0, 1)) > 0
+    with np.errstate(all="ignore"):  # of what does not vary
+        mcse, ess, mcse_sd = (
+            np.where(varies, of(values, **axes, method=what), np.nan)
+            for of, what in (
+                (array_stats.mcse, "mean"),
+                (array_stats.ess, "mean"),
+                (array_stats.mcse, "sd"),
+            )
         )
-        r_hat = array_stats.rhat(values, chain_axis=0, draw_axis=1)
-    found = Expectation(values.mean(axis=(0, 1)), mcse, np.ones(values.shape[2]), ess)
-    plain = found, r_hat, np.zeros(values.shape[2], bool)
-    if not np.isfinite(values).all() or (better := draws.corrected(values, function)) is None:
+        r_hat = array_stats.rhat(values, **axes)
+    sd, none = np.where(varies, values.std(axis=(0, 1)), 0), np.zeros(q, bool)
+    plain = Averages(centre, mcse, np.ones(q), ess, sd, mcse_sd, r_hat, none)
+    if not (draws.corrections and np.isfinite(values).all()):
         return plain
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ess = values.var(axis=(0, 1)) / better.mcse**2
-        ess = np.where(better.is_approximate, (better.sd / better.mcse) ** 2, ess)
-    pairs = zip((better.mean, better.mcse, better.gain, ess), found, strict=True)
-    found = Expectation(*(np.where(better.is_better, new, old) for new, old in pairs))
-    own = batches.r_hat(better.halves, values)
-    own = np.where(better.is_approximate, np.nan, own)  # which no chain tells
-    r_hat = np.where(better.is_better, own, r_hat)
-    return found, r_hat, better.is_approximate
+
+    def both(x):
+        return np.concatenate([x, (x - centre) ** 2], axis=-1)
+
+    at = None if function is None else lambda x: both(function(x))
+    if (found := draws.corrected(both(values), at)) is None:
+        return plain
+    mean, square = (
+        Corrected(*(own[..., part] if np.ndim(own) else own for own in found))
+        for part in (slice(q), slice(q, 2 * q))
+    )
+    with np.errstate(all="ignore"):
+        new = np.where(mean.is_better, mean.mean, centre)
+        variance = square.mean - (new - centre) ** 2
+        fine = square.is_better & (variance > 0) & varies
+        own_sd = np.where(fine, np.sqrt(variance), sd)
+        mcse_sd = np.where(fine, square.mcse / own_sd / 2, mcse_sd)
+        is_better = mean.is_better & varies & ~(sd > WIDER * own_sd)
+        scale = np.where(mean.is_approximate, mean.sd, sd)
+        of_halves = r_hat_of(mean.halves, values)
+        of_draws = r_hat if values.shape[1] >= LEAST_DRAWS else np.nan
+        own = Averages(
+            mean.mean,
+            mean.mcse,
+            mean.gain,
+            (scale / mean.mcse) ** 2,
+            own_sd,
+            mcse_sd,
+            np.where(mean.is_approximate, np.nan, np.fmax(of_halves, of_draws)),
+            np.broadcast_to(mean.is_approximate, q),
+        )
+    return Averages(*(np.where(is_better, a, b) for a, b in zip(own, plain, strict=True)))

@@ -28,6 +28,7 @@ from pymc_kameleon.analysis.unconstrained_draws import (
 )
 from pymc_kameleon.analysis.zero_variance import controls_of, zero_variance
 from pymc_kameleon.core.evaluations import compiled_evaluations
+from pymc_kameleon.findings.words import some
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.noise import REPEATABLE
@@ -35,7 +36,7 @@ from pymc_kameleon.model.pymc_internals import find_constants, find_observations
 from pymc_kameleon.result.opening import statistics_in
 from pymc_kameleon.result.steps import restrictions
 from pymc_kameleon.step.groups import GRADIENTS, STATE_GROUP
-from pymc_kameleon.step.messages import say_if_compiling, some
+from pymc_kameleon.step.messages import say_if_compiling
 
 PART, SECONDS_TO_SHOW = 200, 3.0
 """Points that are evaluated at a time, and from how many seconds on a bar shows how far it is."""

@@ -1,16 +1,43 @@
-"""How large R-hat may be of chains that are good, by chance."""
+"""How large R-hat may be of chains that are good, by chance: one rule, wherever R-hat is judged."""
 
 import numpy as np
 from arviz_stats.base import array_stats
 from scipy.stats import chi2
+
+from pymc_kameleon.result.superchains import MOST_RHAT, are_high, nested_r_hat
 
 HIGH_RHAT, SELDOM, LEAST_ESS = 1.01, 1e-3, 100
 """R-hat up to which no chain is suspect; the probability that good chains, or samplers, are said to
 disagree by chance; and effective draws from which the limit of R-hat may be higher."""
 
 
+def judged_r_hat(values, r_hat, numbers=None):
+    """Return R-hats (q,) of values (chains, draws, q), and which are higher than of good chains.
+
+    The limit is 1.01, or what chains with as many effective draws reach by chance, at most 1.05.
+    With the `numbers` of superchains R-hats are nested ones where these are high.
+    """
+    if numbers is not None:
+        nested = nested_r_hat(values, numbers)
+        high, nested_high = are_high(r_hat, nested, numbers, values.shape[1])
+        return np.where(nested_high, nested, r_hat), high | nested_high
+    limits, doubtful = np.full(len(r_hat), MOST_RHAT), np.flatnonzero(r_hat > HIGH_RHAT)
+    if doubtful.size:
+        limits[doubtful] = _reached_by_chance(values[..., doubtful], len(r_hat))[1]
+    return r_hat, r_hat > np.clip(limits, HIGH_RHAT, MOST_RHAT)
+
+
 def limits_of_r_hat(x, n=None):
     """Return the largest R-hat (d,) of good chains of draws x (chains, draws, d), of n in all.
+
+    It is 1.01 where the effective draws are too few to tell.
+    """
+    ess, limit = _reached_by_chance(x, n)
+    return np.where(ess < LEAST_ESS, HIGH_RHAT, np.maximum(HIGH_RHAT, limit))
+
+
+def _reached_by_chance(x, n):
+    """Return effective draws (d,), and the R-hats that chains as good have seldom.
 
     The square of R-hat, less 1, is that of the means of m half-chains: m over the effective draws,
     counted in each chain for itself, times χ²/ν with ν = m − 1.
@@ -18,8 +45,7 @@ def limits_of_r_hat(x, n=None):
     m, n = 2 * len(x), n or x.shape[2]
     parts = x, np.abs(x - np.median(x, axis=(0, 1)))  # R-hat is that of both
     ess = np.minimum(*map(_ess_of_each_chain, parts))
-    limit = np.sqrt(1 + m / ess * chi2.isf(SELDOM / n, m - 1) / (m - 1))
-    return np.where(ess < LEAST_ESS, HIGH_RHAT, np.maximum(HIGH_RHAT, limit))
+    return ess, np.sqrt(1 + m / ess * chi2.isf(SELDOM / n, m - 1) / (m - 1))
 
 
 def _ess_of_each_chain(x):

@@ -11,8 +11,9 @@ from arviz_base import convert_to_dataset
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.modes_of_draws import find_modes, local_scale, modes_of_draws
 from pymc_kameleon.analysis.trust import FEW_EVENTS
+from pymc_kameleon.findings.finding import finding
+from pymc_kameleon.findings.words import chains_named, grouped
 from pymc_kameleon.result.opening import opened
-from pymc_kameleon.step.messages import chains_named, grouped
 
 SAMPLE_DIMS = ("chain", "draw")  # the dimensions of draws
 
@@ -238,12 +239,7 @@ def _judged(found):
     return f"{chains} {verb} {which}, {grouped(visits)} independent visits.{nobody}", not missed
 
 
-def explain_modes(dt, var_names):
-    """Warn if the chains of a result do not tell the weights of the modes that they visit."""
+def modes_apart(dt, var_names):
+    """Tell if the chains of a result do not tell the weights of the modes that they visit."""
     occupancy = mode_occupancy(dt, var_names=var_names)
-    if occupancy.weights_known:
-        return ""
-    return (
-        f"{occupancy.verdict} Averages over all chains depend on where these started. "
-        "pk.mode_occupancy(dt) shows them; pk.CyclicalKAM jumps between modes that it finds."
-    )
+    return [] if occupancy.weights_known else [finding("modes_apart", verdict=occupancy.verdict)]

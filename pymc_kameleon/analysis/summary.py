@@ -15,14 +15,21 @@ from scipy.interpolate import PchipInterpolator
 from scipy.stats import norm
 
 from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, ROUNDING, Corrected, r_hat
-from pymc_kameleon.analysis.draws_of_result import Draws, say_if_not_finite, side_by_side
+from pymc_kameleon.analysis.corrections import WIDER
+from pymc_kameleon.analysis.draws_of_result import Draws, not_finite, side_by_side
+from pymc_kameleon.analysis.limits_of_r_hat import judged_r_hat
 from pymc_kameleon.analysis.trust import (
-    warn_of,
-    warn_of_few_events,
-    warn_of_high_errors,
+    few_events,
+    high_errors,
+    high_r_hat,
+    long_tails,
+    poor_approximations,
 )
+from pymc_kameleon.findings.diagnosis import CHECK, NOT_USABLE, diagnosis_in
+from pymc_kameleon.findings.finding import finding, said, say
 from pymc_kameleon.result.opening import opened
-from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
+from pymc_kameleon.result.superchains import nested_r_hat, superchains_of
+from pymc_kameleon.step.groups import FINDINGS
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -31,10 +38,6 @@ GRID = 30
 
 LEVELS = (1 - np.cos(np.pi * np.arange(GRID) / (GRID - 1))) / 2
 """F at these points, by the draws: they are denser towards both ends."""
-
-WIDER = 1.5
-"""How much larger the sd of draws may be than a corrected one: a hundred draws of a normal tell it
-to 7 %."""
 
 MOST_SHARED = 0.01
 """Share of draws with values of other chains' from which a distribution function has steps."""
@@ -113,8 +116,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     ci_kind = rcParams["stats.ci_kind"] if ci_kind is None else ci_kind
     ci_prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
     values = side_by_side(chosen)
-    for name, variable in chosen.items():
-        say_if_not_finite(name, variable.values)
+    about = [one for name, own in chosen.items() for one in not_finite(name, own.values)]
     with np.errstate(divide="ignore", invalid="ignore"):  # of what does not vary
         found = arviz_summary(
             chosen.astype(np.float64), ci_kind=ci_kind, ci_prob=ci_prob, round_to="none"
@@ -134,29 +136,37 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         if one.certificate is not None:
             table.attrs["certificate"] = one.certificate._asdict()
     table.attrs |= {f"not_{kind}": reason for kind, reason in draws.why_not.items()}
+    labels = list(table.index)
     if draws.should_be_corrected:
-        r_hat = table["r_hat"].to_numpy()
-        if numbers is not None:
-            nested = table["r_hat_nested"].to_numpy()
-            high, nested_high = are_high(r_hat, nested, numbers, values.shape[1])
-            r_hat = np.where(nested_high, nested, np.where(high, r_hat, np.nan))
-        r_hat = np.where(is_approximate, np.nan, r_hat)  # which no chain tells
-        warn_of(dt, list(table.index), values, r_hat, draws)
-    _keep_what_draws_show(table, plain)
+        r_hat = np.where(is_approximate, np.nan, table["r_hat"])  # which no chain tells
+        judged = judged_r_hat(values.astype(np.float64), r_hat, numbers)
+        about += high_r_hat(labels, *judged)
+        about += poor_approximations(draws.corrections) + long_tails(labels, values)
+    about += _keep_what_draws_show(table, plain)
     if (table["sd"] <= ROUNDING * table["mean"].abs()).all():
-        _log.warning(
-            "All draws are equal, of each variable: it is a constant, or no proposal was accepted. "
-            "Then they say nothing about the posterior. Draw longer, or raise max_evaluations."
-        )
+        about.append(finding("constant_draws"))
     else:
-        labels = [f"{what} of {name}" for what in ("mean", "sd") for name in table.index]
+        both = [f"{what} of {name}" for what in ("mean", "sd") for name in labels]
         errors = table[["mcse_mean", "mcse_sd"]].to_numpy().T.ravel()
         sd = np.where(constant, 0, table["sd"])  # it is 1e-17 of rounding
-        warn_of_high_errors(labels, np.tile(sd, 2), errors, draws)
-    warn_of_few_events(list(table.index), values, is_approximate)
+        about += high_errors(both, np.tile(sd, 2), errors)
+    about += few_events(labels, values, is_approximate)
+    _say(dt, about + draws.findings)
     if is_number:
         return table.round(round_to)
     return _rounded(table) if round_to == "auto" else table
+
+
+def _say(dt, findings):
+    """Log the verdict on the run if it is bad, and findings of the table that it does not name."""
+    known = ()
+    if FINDINGS in getattr(dt, "children", ()):
+        of_run = diagnosis_in(dt[FINDINGS].to_dataset())
+        if of_run.verdict in (CHECK, NOT_USABLE):
+            known = {one.code for one in of_run.findings}
+            worst = of_run.findings[0]
+            say("bad_verdict", verdict=of_run.verdict.capitalize(), worst=str(worst))
+    said(findings, known)
 
 
 # ---- corrections --------------------------------------------------------------------------------
@@ -207,14 +217,11 @@ def _keep_what_draws_show(table, plain):
     So in a mode of which what corrects them does not know; and where a corrected mean has left its
     interval, which is told of others.
     """
+    found = []
     wider = (plain["sd"] > WIDER * table["sd"]).to_numpy()
     _put(table, wider, table.columns, plain.to_numpy()[wider])
     if wider.any():
-        _log.info(
-            "The averages of %s are not corrected: draws are farther out than what would correct "
-            "them knows.",
-            ", ".join(table.index[wider]),
-        )
+        found.append(finding("wider_draws", names=", ".join(table.index[wider])))
     outside, was_outside = (
         (~own["mean"].between(own.iloc[:, 2], own.iloc[:, 3]) & own["mean"].notna()).to_numpy()
         for own in (table, plain)
@@ -222,10 +229,8 @@ def _keep_what_draws_show(table, plain):
     back = outside & ~was_outside
     _put(table, back, table.columns, plain.to_numpy()[back])
     if (rest := outside & was_outside).any():
-        _log.info(
-            "The mean of %s lies outside the interval: a few draws far away dominate it.",
-            ", ".join(table.index[rest]),
-        )
+        found.append(finding("mean_outside_interval", names=", ".join(table.index[rest])))
+    return found
 
 
 class _Block:

@@ -1,6 +1,5 @@
-"""Signs that the standard errors of averages are not to be trusted."""
+"""Signs that averages, or their standard errors, are not to be trusted: Findings."""
 
-import logging
 from contextlib import suppress
 from math import ceil
 
@@ -8,63 +7,56 @@ import numpy as np
 from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis.batches import LEAST_DRAWS
-from pymc_kameleon.analysis.limits_of_r_hat import HIGH_RHAT as CONVERGED
-from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, limits_of_r_hat
-from pymc_kameleon.result.superchains import HIGH_RHAT
-from pymc_kameleon.step.messages import some
-from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS, longest_rejection
-
-_log = logging.getLogger("pymc_kameleon")
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS
+from pymc_kameleon.findings.finding import finding
+from pymc_kameleon.findings.words import some
 
 POOR_SHARE, LONG_TAIL = 0.3, 0.5
 """Share of effective weights, and Pareto k of the draws, beyond which errors are not to be trusted:
 with a larger k the variance is infinite."""
 
 HIGH_ERROR = LEAST_ESS**-0.5
-"""Standard error, in standard deviations, above which a mean or a standard deviation is told to be
-known badly: that of the mean of so many independent draws."""
+"""Standard error, in standard deviations, above which a mean or a standard deviation is said to be
+imprecise: that of the mean of so many independent draws."""
 
 FEW_EVENTS = 20
 """Independent events from which the standard error of their frequency is to be trusted."""
 
+DISAGREE = 1.1
+"""R-hat from which chains disagree [Gelman & Rubin, Statistical Science 7 (1992)]."""
 
-def warn_of_few_events(names, values, are_enough):
-    """Warn of averages on which a few draws decide, as of probabilities of what is rare."""
+
+def few_events(names, values, are_enough):
+    """Tell of averages on which a few draws decide, as of probabilities of what is rare."""
     events = independent_events(values)
     few = np.flatnonzero((events < FEW_EVENTS) & ~are_enough)
     if few.size == 0:
-        return
+        return []
     few = few[np.argsort(events[few], kind="stable")]
     least = max(1.0, events[few[0]])
-    _log.warning(
-        "The average of %s rests on few draws: all others are equal, and these amount to about %d "
-        "independent ones. So its relative error is %.0f %% or more, and with fewer than %d its "
-        "standard error may be far too small. Draw %d times as long, or longer.",
-        some([names[i] for i in few]),
-        least,
-        100 / np.sqrt(least),
-        FEW_EVENTS,
-        ceil(FEW_EVENTS / least),
-    )
+    return [
+        finding(
+            "rare_events",
+            names=some([names[i] for i in few]),
+            events=least,
+            error=100 * least**-0.5,
+            times=ceil(FEW_EVENTS / least),
+        )
+    ]
 
 
-def warn_of_high_errors(names, sd, mcse, draws):
-    """Warn of averages, of these sd and errors (q,), that are known badly, or not, if NaN."""
+def high_errors(names, sd, mcse):
+    """Tell of averages, of these sd and errors (q,), whose errors are large, or not known."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        errors = np.nan_to_num(np.where(sd > 0, mcse / sd, 0), nan=np.inf)
+        errors = np.where(sd > 0, mcse / sd, 0)
+    if (unknown := np.isnan(errors)).any():
+        return [finding("unknown_errors", name=names[unknown.argmax()])]
     high = np.flatnonzero(errors > HIGH_ERROR)
     if high.size == 0:
-        return
+        return []
     high = high[np.argsort(-errors[high], kind="stable")]
-    worst = errors[high[0]]
-    largest = f"{worst:.2g} of a standard deviation, and twice that is nothing rare"
-    times = f"{ceil((worst / HIGH_ERROR) ** 2)} times as long" if worst < np.inf else "longer"
-    _log.warning(
-        "Some averages are known badly, as by few draws: %s. The largest standard error is %s. %s.",
-        some([names[i] for i in high]),
-        largest if worst < np.inf else "unknown",
-        "Raise max_evaluations" if draws.of_few_evaluations else f"Draw {times}",
-    )
+    times, listed = ceil((errors[high[0]] / HIGH_ERROR) ** 2), some([names[i] for i in high])
+    return [finding("imprecise", names=listed, error=errors[high[0]], times=times)]
 
 
 def independent_events(values):
@@ -79,53 +71,34 @@ def independent_events(values):
     return events
 
 
-def warn_of(dt, names, values, r_hat, draws):
-    """Warn of these signs, for q quantities with these `names` and values (chains, draws, q)."""
-    reasons, k = [], pareto_k(values)
-    if stuck := _longest_rejection(dt):
-        reasons.append(f"a chain was stuck for {stuck} draws in a row")
-    for by, one in draws.corrections.items():
-        if one.certificate is not None and one.certificate.ess_share < POOR_SHARE:
-            reasons.append(f"the {by.removeprefix('by_')} is poor ({one.certificate.in_words()})")
-    for measured, limit, sign in (
-        (r_hat, _limits_of_r_hat(values, r_hat), "R-hat of {} is {:.2f}"),
-        (k, LONG_TAIL, "{} has a long tail, and maybe no variance (Pareto k {:.2f})"),
-    ):
-        if (measured > limit).any():
-            worst = np.nanargmax(np.where(measured > limit, measured, -np.inf))
-            reasons.append(sign.format(names[worst], measured[worst]))
-    if reasons:
-        _log.warning(
-            "The standard errors may be far too small, and no correction mends chains that are "
-            "stuck, or have missed a part of the posterior: %s. Tune and draw longer, or "
-            "reparametrise.",
-            "; ".join(reasons),
+def high_r_hat(names, r_hat, are_high):
+    """Tell of the largest R-hat (q,) of those that are high."""
+    if not are_high.any():
+        return []
+    worst = np.nanargmax(np.where(are_high, r_hat, -np.inf))
+    code = "chains_disagree" if r_hat[worst] > DISAGREE else "r_hat"
+    return [finding(code, name=names[worst], r_hat=r_hat[worst])]
+
+
+def poor_approximations(corrections):
+    """Tell of approximations by which averages are corrected, and that are poor."""
+    return [
+        finding(
+            "poor_approximation",
+            approximation=by.removeprefix("by_"),
+            certificate=one.certificate.in_words(),
         )
+        for by, one in corrections.items()
+        if one.certificate is not None and one.certificate.ess_share < POOR_SHARE
+    ]
 
 
-def _limits_of_r_hat(values, r_hat):
-    """Return R-hats (q,) that good chains with as many effective draws have, at most 1.05.
-
-    It is 1.05 where there are fewer draws than those from which PyMC checks convergence.
-    """
-    limits, doubtful = np.full(len(r_hat), HIGH_RHAT), np.flatnonzero(r_hat > CONVERGED)
-    if doubtful.size and values.shape[1] >= LEAST_DRAWS:
-        of_good = limits_of_r_hat(values[..., doubtful], len(r_hat))
-        limits[doubtful] = np.fmin(HIGH_RHAT, of_good)
-    return limits
-
-
-def _longest_rejection(dt):
-    """Return the length of the longest run of draws without an accepted proposal, 0 if short."""
-    groups = getattr(dt, "children", ())
-    if "sample_stats" not in groups or "accept_share" not in dt["sample_stats"]:
-        return 0
-    accepted = dt["sample_stats"]["accept_share"]
-    if set(accepted.dims) != {"chain", "draw"}:
-        return 0
-    moved = accepted.transpose("chain", "draw").values > 0
-    longest = max(longest_rejection(own) for own in moved)
-    return longest if longest >= max(STUCK_TRANSITIONS, STUCK_SHARE * moved.shape[1]) else 0
+def long_tails(names, values):
+    """Tell of the longest tail of values (chains, draws, q), if they may have no variance."""
+    k = pareto_k(values)
+    if not (k > LONG_TAIL).any():
+        return []
+    return [finding("long_tail", name=names[k.argmax()], k=k.max())]
 
 
 def pareto_k(values):

@@ -35,7 +35,7 @@ from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky
 from pymc_kameleon.approximation.modes import MOST_MODES, NEGLIGIBLE_MASS, Mode
 from pymc_kameleon.approximation.rounds import Rounds
-from pymc_kameleon.approximation.searches import Searches
+from pymc_kameleon.approximation.searches import SELDOM, Searches
 
 N_DESIGN, DESIGN_SHARE = 8, 0.25
 """Points of the design; how far they are from the start, as a share of draws of the prior."""
@@ -185,8 +185,10 @@ class PosteriorSearch:
         """Whether another climb from a draw of the prior may end elsewhere, and is paid for."""
         searches = self.searches()
         is_more = searches.n_ends > 1 or searches.is_doubtful
+        most = self.paid[int(is_more and searches.expects_more)]
         cost = sum(self.costs[1:]) + np.mean(self.costs)
-        return searches.expects_more and cost <= self.paid[int(is_more)]
+        goes_on = searches.expects_more or searches.share_elsewhere > SELDOM
+        return goes_on and cost <= most
 
     def _predicts_prior(self):
         """Whether s predicts draws of the prior, after it has learned from some."""

@@ -15,9 +15,10 @@ SHARES = 0.1, 0.5
 """Shares of all evaluations that searches from other starts may take: at first, and as long as more
 ends are expected."""
 
-MOST_ELSEWHERE = 0.1
-"""Share of the starts that may end elsewhere from which a warning says so: if some have, or if no
-other chain has made searches of its own, which R-hat would show."""
+SELDOM = 0.01
+"""Share of the starts that may end elsewhere, up to which searches go on within their first share
+of the evaluations: of runs that stop where no more ends are expected, a quarter miss a place to
+which a sixth of the starts lead."""
 
 
 class Searches(NamedTuple):
@@ -45,9 +46,3 @@ class Searches(NamedTuple):
     def is_doubtful(self):
         """Whether there is a reason to search on, besides the ends."""
         return self.fails and self.n_best < ENOUGH_CAME
-
-    @property
-    def may_have_missed(self):
-        """Whether a warning is due."""
-        may_be_many = self.n > 0 and self.share_elsewhere > MOST_ELSEWHERE
-        return self.is_doubtful or (may_be_many and (self.n_ends > 1 or self.are_all))

@@ -1,15 +1,9 @@
-"""What may help where a model is hard to sample, in words."""
+"""What may help where a model is hard to sample."""
 
 from pytensor.graph.traversal import ancestors
 
+from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.model.functions import has_gradient
-
-HIERARCHY = (
-    "If the model is a hierarchy, write it the other way: centred, theta ~ N(mu, tau), is right "
-    "where the data say much about each theta, and non-centred, theta = mu + tau * z with "
-    "z ~ N(0, 1), where they say little."
-)
-NUTS = "The log-density has a gradient: try NUTS, which pm.sample() takes."
 
 
 def may_be_hierarchy(model):
@@ -20,6 +14,6 @@ def may_be_hierarchy(model):
 
 
 def what_may_help(model):
-    """Return what to try if the chains of a model do not agree, some sentences or ``""``."""
-    advice = [HIERARCHY] if may_be_hierarchy(model) else []
-    return " ".join([*advice, NUTS] if has_gradient(model) else advice)
+    """Return what to try if the chains of a model do not agree: Findings."""
+    codes = {"hierarchy": may_be_hierarchy(model), "has_gradient": has_gradient(model)}
+    return [finding(code) for code, is_so in codes.items() if is_so]

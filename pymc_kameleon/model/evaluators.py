@@ -16,6 +16,7 @@ from itertools import count
 import cloudpickle
 from pytensor.compile.ops import FromFunctionOp
 
+from pymc_kameleon.findings.finding import say
 from pymc_kameleon.model import remote
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, reduced
 from pymc_kameleon.model.gathering import RunEnded, Turns
@@ -249,11 +250,7 @@ class Evaluators:
             self.executor = self._renewed()
         if executor is not self.given:
             return
-        _log.warning(
-            "The executor is broken, so black boxes are called by processes of this machine from "
-            "now on. To have a new one made instead, pass a function: "
-            "executor=lambda: ProcessPoolExecutor(4)."
-        )
+        say("broken_executor")
 
     def _parcel(self, function):
         """Return the key of a function, and what a worker needs that lacks it."""

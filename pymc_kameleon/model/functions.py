@@ -25,6 +25,7 @@ from pytensor.tensor.basic import Split
 
 from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, address_array, function_address
+from pymc_kameleon.findings.finding import say
 from pymc_kameleon.model.black_box import Batched, Expensive, Function
 from pymc_kameleon.model.black_box_calls import (
     Noted,
@@ -232,11 +233,8 @@ class ModelFunctions:
             try:
                 return Compiled(function, entry_for)
             except Exception as error:  # numba and PyTensor raise many kinds
-                _log.warning(
-                    "%s runs through Python, which is slower: %s",
-                    self.what,
-                    str(error).strip().partition("\n")[0],
-                )
+                first_line = str(error).strip().partition("\n")[0]
+                say("runs_in_python", what=self.what, error=first_line)
             in_python = compile_kwargs | {"mode": Mode("cvm", "fast_run")}
             return Compiled(compiled(**in_python), entry_for)
 

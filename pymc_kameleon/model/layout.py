@@ -6,8 +6,7 @@ from difflib import get_close_matches
 
 import numpy as np
 
-MOST_IN_WORDS = 8
-"""Numbers of a point, or of chains, that a message lists."""
+from pymc_kameleon.findings.words import MOST_IN_WORDS
 
 
 class Layout:

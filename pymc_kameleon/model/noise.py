@@ -16,6 +16,7 @@ import pytensor
 from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.core.conventions import FEW
+from pymc_kameleon.findings.finding import finding, say
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -28,12 +29,6 @@ NOISE_STATISTIC = "log_estimate_var"
 TOO_NOISY = 4.0
 """v above which a chain warns: with a normal log-estimate the best random walk then accepts 6 %,
 and moves 28 % as far, squared, as without noise."""
-
-STUCK_ADVICE = (
-    "The likelihood may have been overestimated there: take more particles, or samples, for each "
-    "estimate. Or the posterior is narrow there: tune longer, or reparametrise."
-)
-"""Advice for a chain that did not move for long."""
 
 REPEATABLE = 1e-6
 """Difference of two evaluations, absolute or relative, that counts as none."""
@@ -136,12 +131,8 @@ def say_if_noisy(step, values):
     values = np.array(values)
     differ = ~np.isclose(values, values[:1], rtol=REPEATABLE, atol=REPEATABLE)
     if differ.any():
-        _log.warning(
-            f"The model's log-density has noise of its own: at one point it was {values[0]:.8g}, "
-            f"and then {values[differ][0]:.8g}. {type(step).__name__} does not sample the "
-            "posterior then. Make it repeatable; or, if it is the log of an unbiased estimate, "
-            "let its random numbers come from pk.noise_seed(), and pass pseudo_marginal=True."
-        )
+        before, after = values[0], values[differ][0]
+        say("noisy_density", before=before, after=after, sampler=type(step).__name__)
 
 
 # ---- in a chain ---------------------------------------------------------------------------------
@@ -162,13 +153,7 @@ def explain_moved(step):
     )
 
 
-def explain_noise(step):
-    """Warn if estimates are too noisy to work with."""
+def noise_of(step):
+    """Tell of estimates that are too noisy to work with."""
     v = step.monitor.noise
-    if not v > TOO_NOISY:
-        return ""
-    return (
-        f"the estimates are noisy: where tuning ended, the variance of the log-density is {v:.3g}, "
-        "so few moves are accepted, whatever their length, and the chain sticks to what was "
-        "overestimated. Take more particles, or samples, for each estimate: 1 to 3 is a good value."
-    )
+    return finding("noisy_estimates", variance=v) if v > TOO_NOISY else None

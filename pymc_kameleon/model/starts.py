@@ -9,6 +9,7 @@ import pymc as pm
 
 from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.core.conventions import FEW
+from pymc_kameleon.findings.finding import say
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.pymc_internals import (
@@ -183,10 +184,7 @@ def _places(n_chains, n_draws, chains):
         return [(chain, n_draws - 1) for chain in range(chains)]
     n = n_chains * n_draws
     if n < chains:
-        _log.warning(
-            f"initvals has fewer draws ({n}) than there are chains ({chains}): some start at the "
-            "same point, so that R-hat sees less."
-        )
+        say("few_start_draws", n=n, chains=chains)
     ends = -(-np.arange(1, chains + 1) * n // chains) - 1  # of as many stretches of equal length
     return [divmod(end, n_draws) for end in ends.tolist()]
 

@@ -5,9 +5,9 @@ import xarray as xr
 from arviz_base import convert_to_dataset, dataset_to_dataarray
 
 from pymc_kameleon.analysis.mode_occupancy import SAMPLE_DIMS, mode_occupancy
+from pymc_kameleon.findings.words import counted
 from pymc_kameleon.plots.common import Style, beside, documented, made, name_rows, with_labels
 from pymc_kameleon.result.opening import opened
-from pymc_kameleon.step.messages import counted
 
 MODE_VISUALS = {
     **{"centre": ["color"], "share": ["color", "overlay"], "weight": ["color"]},

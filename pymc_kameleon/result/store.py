@@ -380,3 +380,13 @@ class Store:
         if self._is_new:
             shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()
+
+
+def add_group(path, name, dataset):
+    """Write a group into the store of a run, if that has ended."""
+    if zarr_module().open_group(path, mode="r", use_consolidated=False).attrs["draws_kept"] < 0:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Zarr's, that others may not read it
+        dataset.to_zarr(path, group=name, mode="w", consolidated=False)
+        zarr_module().consolidate_metadata(path)

@@ -18,7 +18,7 @@ from pymc_kameleon.core.conventions import CHAINS
 LEAST, MOST = CHAINS, CHAINS * CHAINS
 """Superchains, at least and at most: as many as a usual run has chains, of as many chains each."""
 
-HIGH_RHAT, SELDOM, CORRELATION = 1.05, 0.01, 2.0
+MOST_RHAT, SELDOM, CORRELATION = 1.05, 0.01, 2.0
 """Values of R-hat and of nested R-hat that are high however few the draws are; the probability of
 higher ones than nested R-hat's limit, for chains that are right; and how many draws then tell as
 much as one that is independent of others."""
@@ -73,6 +73,6 @@ def are_high(r_hat, nested, numbers, n_draws):
     counts = np.bincount(numbers)
     several = counts[counts > 1]
     chance = chi2.isf(SELDOM, several.size - 1) / (several.size - 1)
-    limit = max(HIGH_RHAT, np.sqrt(1 + (CORRELATION - 1) / max(1, n_draws // 2)))
-    limit_of_nested = max(HIGH_RHAT, np.sqrt(1 + CORRELATION * chance / (several.min() * n_draws)))
+    limit = max(MOST_RHAT, np.sqrt(1 + (CORRELATION - 1) / max(1, n_draws // 2)))
+    limit_of_nested = max(MOST_RHAT, np.sqrt(1 + CORRELATION * chance / (several.min() * n_draws)))
     return r_hat > limit, nested > limit_of_nested

@@ -12,13 +12,14 @@ from pymc_kameleon.analysis.evidence.draws import CHECKED
 from pymc_kameleon.analysis.evidence.estimate import estimate
 from pymc_kameleon.analysis.evidence.result import Evidence, checked, overlap_of_noise
 from pymc_kameleon.approximation.records import MOST_ROWS
+from pymc_kameleon.findings.finding import say
+from pymc_kameleon.findings.words import counted, grouped
 from pymc_kameleon.model.evaluators import MOST_DEATHS
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.model.watch import FAILED, Rule, Watch
 from pymc_kameleon.sampling.worker_process import Failed
 from pymc_kameleon.sampling.workers import POLL_INTERVAL, Workers
-from pymc_kameleon.step.messages import counted, grouped
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -200,10 +201,9 @@ class Evaluating:
 
     def _say_what_was_rejected(self):
         if n := int(self._watch.n_rejected.sum()):
-            _log.warning(
-                "%s for the evidence failed, or took too long, and counted as impossible points. "
-                "The first was at %s, where the likelihood %s.",
-                counted(n, "evaluation"),
-                self._watch.points[FAILED].tolist(),
-                self._watch.error[0],
+            say(
+                "evidence_of_rejections",
+                evaluations=counted(n, "evaluation"),
+                place=self._watch.points[FAILED].tolist(),
+                error=self._watch.error[0],
             )

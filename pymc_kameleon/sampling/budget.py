@@ -12,9 +12,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 
 from pymc_kameleon.core.conventions import FEW
+from pymc_kameleon.findings.words import counted, grouped
 from pymc_kameleon.step.draw_costs import most_evaluations
 from pymc_kameleon.step.groups import GRADIENTS
-from pymc_kameleon.step.messages import counted, grouped
 from pymc_kameleon.step.warm_start.approach import FOLLOWING, LEAST_TRIES
 
 _log = logging.getLogger("pymc_kameleon")
@@ -279,15 +279,15 @@ def evaluations_left(prepared, computed):
 # ---- what is said of it -------------------------------------------------------------------------
 
 
-def what_evaluations_were_for(settings, states, draws):
-    """Return in words what evaluations were for; `draws` of each chain are the result."""
+def what_evaluations_were_for(settings, states):
+    """Return in words how many evaluations were made, and what for."""
     monitors = [own.monitor for state in states for own in state.steps]
     searching = sum(state.search.evaluations for state in states)
     parts = {
         "before the run": settings.evaluations_before,
         "to find the posterior": searching + sum(m.on_the_way + m.uncounted for m in monitors),
         "to tune": sum(m.to_tune for m in monitors),
-        f"for {len(states)} × {grouped(draws)} draws": sum(m.to_draw for m in monitors),
+        "to draw": sum(m.to_draw for m in monitors),
         "to see that the model is what it was": sum(m.checks for m in monitors),
     }
     made, most = sum(parts.values()), settings.max_evaluations
@@ -295,4 +295,4 @@ def what_evaluations_were_for(settings, states, draws):
     if made > most:
         more = grouped(made - most)
         count = f"{grouped(made)} evaluations, {more} more than asked for, as it was resumed"
-    return f"{count}: {', '.join(f'{grouped(n)} {what}' for what, n in parts.items() if n > 0)}"
+    return f"{count} ({', '.join(f'{grouped(n)} {what}' for what, n in parts.items() if n > 0)})"

@@ -20,7 +20,6 @@ class Chain:
         self.tune, self.begun = state.monitor.tune, state.monitor.done
         self.total = self.tune + state.monitor.draws
         self.last_stats, self.seconds, self.evaluations, self.n_calls = None, 0.0, 0, 0
-        self.given_warnings = set()
         self.future, self.failures, self.lost, self._n = None, 0, False, 1
 
     def settle(self, tune, draws):

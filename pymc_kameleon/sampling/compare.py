@@ -15,9 +15,11 @@ import pymc as pm
 from arviz_stats.base import array_stats
 from scipy.stats import norm
 
+from pymc_kameleon.analysis.diagnose import diagnose
 from pymc_kameleon.analysis.draws_of_result import side_by_side
-from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, SELDOM
-from pymc_kameleon.analysis.mode_occupancy import explain_modes
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, SELDOM, judged_r_hat
+from pymc_kameleon.findings.finding import say
+from pymc_kameleon.findings.registry import NOTE
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.layout import elements
@@ -25,11 +27,8 @@ from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.pymc_internals import (
     BlockedStep,
     CompoundStep,
-    WarningType,
-    run_convergence_checks,
 )
 from pymc_kameleon.model.starts import initvals as dispersed
-from pymc_kameleon.result.superchains import HIGH_RHAT
 from pymc_kameleon.samplers.choice import as_unbound, bound_steps, default_step, listed
 from pymc_kameleon.samplers.kameleon.kam import KAM
 from pymc_kameleon.samplers.random_walk.adaptive import GAM
@@ -160,7 +159,7 @@ def compare_samplers(
             try:
                 results[label], found = _sampled(step, model, options)
                 rows[label] |= found
-                said += _found_afterwards(results[label], model)
+                said += _found_in(results[label], model)
             except Exception as error:  # the others go on
                 said.append(f"{type(error).__name__}: {error}")
         rows[label]["warnings"] = " ".join(dict.fromkeys(said))
@@ -168,13 +167,9 @@ def compare_samplers(
     table = pd.DataFrame(list(rows.values()), index=list(rows), columns=["ok", *NUMBERS, *TEXTS])
     table = table.astype(dict.fromkeys(NUMBERS, float))
     if not results:
-        _log.warning("All of these steps have failed: see the column warnings.")
+        say("all_steps_failed")
     elif not table["ok"].any():
-        _log.warning(
-            "None of these steps can be recommended: none has converged and agrees with most of "
-            "those that have. See the columns r_hat, disagreement and warnings; tune and draw "
-            "longer."
-        )
+        say("no_step_to_recommend")
     table = table.sort_values(["ok", "ess_per_second"], ascending=False, kind="stable")
     table.attrs = {"results": results, "limit": limit}
     return table
@@ -319,7 +314,8 @@ def _captured():
     finally:
         for logger, handlers, propagate in before:
             logger.handlers, logger.propagate = handlers, propagate
-        said += [record.getMessage() for record in handler.buffer]
+        others = (record for record in handler.buffer if not hasattr(record, "findings"))
+        said += [record.getMessage() for record in others]
         said += [
             str(w.message)
             for w in caught
@@ -328,14 +324,9 @@ def _captured():
         ]
 
 
-def _found_afterwards(tree, model):
-    """Return divergences and the like, and modes whose weights the chains do not tell."""
-    found = run_convergence_checks(tree, model)
-    said = [w.message for w in found if w.level == "warning" or w.kind is WarningType.DIVERGENCES]
-    names = [rv.name for rv in model.free_RVs if tree["posterior"][rv.name].dtype.kind == "f"]
-    if names and any(w.kind is WarningType.CONVERGENCE for w in found):
-        said.append(explain_modes(tree, names))
-    return [message for message in said if message]
+def _found_in(tree, model):
+    """Return what speaks against a result, in words."""
+    return [str(one) for one in diagnose(tree, model).findings if one.severity != NOTE]
 
 
 # ---- what the draws say -------------------------------------------------------------------------
@@ -359,12 +350,12 @@ def _judge(rows, results, names):
     means, errors = {}, {}
     for label, x in draws.items():
         values = np.concatenate([x, (x - centre) ** 2], axis=2)[..., np.tile(varies, 2)]
-        bulk, tail, r_hat, errors[label] = _diagnostics(values)
+        bulk, tail, r_hat, converged, errors[label] = _diagnostics(values)
         means[label], least, row = values.mean(axis=(0, 1)), min(bulk, tail), rows[label]
         row |= {"ess_bulk": bulk, "ess_tail": tail, "r_hat": r_hat}
         row["ess_per_second"] = least / row["seconds"]
         row["ess_per_evaluation"] = least / row["evaluations"]
-        row["ok"] = bool(r_hat <= HIGH_RHAT and least >= LEAST_ESS)
+        row["ok"] = bool(converged and least >= LEAST_ESS)
     limit, judges = norm.isf(SELDOM / (2 * len(where))), [k for k in draws if rows[k]["ok"]]
     for label in draws:
         apart = sorted(
@@ -379,7 +370,7 @@ def _judge(rows, results, names):
 
 
 def _diagnostics(values):
-    """Return the least bulk and tail ESS, the largest R-hat, and the MCSE of all means (q,)."""
+    """Return the least bulk and tail ESS, the largest R-hat, if it is good, and all MCSE (q,)."""
     moves = np.ptp(values, axis=1).any(axis=0)  # ArviZ has an ESS for what never moves
     axes = {"chain_axis": 0, "draw_axis": 1}
     with np.errstate(all="ignore"):
@@ -388,7 +379,9 @@ def _diagnostics(values):
         mcse = array_stats.mcse(values, **axes, method="mean")
         r_hat = np.where(moves, array_stats.rhat(values, **axes), np.inf)
     bulk, tail = (np.where(moves, np.nan_to_num(ess), 0.0).min() for ess in (bulk, tail))
-    return bulk, tail, np.nan_to_num(r_hat, nan=np.inf, posinf=np.inf).max(), np.nan_to_num(mcse)
+    r_hat = np.nan_to_num(r_hat, nan=np.inf, posinf=np.inf)
+    converged = not judged_r_hat(values, r_hat)[1].any()
+    return bulk, tail, r_hat.max(), converged, np.nan_to_num(mcse)
 
 
 def _furthest(difference, error, where):

@@ -14,6 +14,7 @@ from pymc_kameleon.analysis.evidence.draws import EvidenceDraws, say_what_counts
 from pymc_kameleon.analysis.evidence.estimate import LEAST_PILOT
 from pymc_kameleon.analysis.evidence.result import Evidence
 from pymc_kameleon.approximation.records import MANY_DRAWS
+from pymc_kameleon.findings.finding import said, say
 from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.sampling.bridging import Density, Evaluating, evidence_by
@@ -94,8 +95,7 @@ def evidence(dt, model=None, n_evaluations=None, random_seed=None, *, cores=None
             density = Density(draws.model, draws.variables, draws.restricted)
         with Evaluating(density, cores, evaluators, rng) as evaluate:
             found = evidence_by(draws, evaluate, n_evaluations, rng)
-    if found.warning:
-        _log.warning(found.warning)
+    said(found.findings)
     return found
 
 
@@ -143,11 +143,8 @@ def compare_models(results, prior=None, model=None, **options):
     results = {name: opened(own) for name, own in results.items()}
     trees = {name: own for name, own in results.items() if isinstance(own, xr.DataTree)}
     if differing := differing_data(trees):
-        _log.warning(
-            "The observed data of %s and %s differ: evidences of different data cannot be "
-            "compared, and their ratio has no meaning.",
-            *map(repr, differing),
-        )
+        first, second = map(repr, differing)
+        say("other_data", first=first, second=second)
     evidences = {}
     for name, own in results.items():
         try:

@@ -1,48 +1,26 @@
-"""The end of a run: which chains make the result, and what is said of them."""
+"""The end of a run: which chains make the result, and what there is to tell of them."""
 
 import logging
-import re
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pymc as pm
-from arviz_stats import rhat
-from arviz_stats.base import array_stats
+import xarray as xr
 
-from pymc_kameleon.analysis.doubts import doubts
+from pymc_kameleon.analysis.diagnose import findings_of_draws
 from pymc_kameleon.analysis.gradients_of_draws import check_kept
-from pymc_kameleon.analysis.mode_occupancy import explain_modes
-from pymc_kameleon.model.advice import what_may_help
-from pymc_kameleon.model.pymc_internals import (
-    WarningType,
-    log_warnings,
-    quiet_logging,
-    run_convergence_checks,
-)
+from pymc_kameleon.findings.diagnosis import UNCHECKED, USABLE, Diagnosis, dataset_of
+from pymc_kameleon.findings.finding import finding, merged, say
+from pymc_kameleon.findings.words import capitalised, chains_named, counted, grouped, in_words
+from pymc_kameleon.model.pymc_internals import quiet_logging
 from pymc_kameleon.model.watch import FAILED
-from pymc_kameleon.result.superchains import HIGH_RHAT, are_high, nested_r_hat, superchains_of
-from pymc_kameleon.step.messages import (
-    capitalised,
-    chains_named,
-    counted,
-    grouped,
-    in_words,
-    say_each_once,
-)
-from pymc_kameleon.step.problems import closing_problems, heading
-from pymc_kameleon.step.searches import note_impossible, note_searches
+from pymc_kameleon.result.store import add_group
+from pymc_kameleon.step.groups import FINDINGS
+from pymc_kameleon.step.problems import findings_of
 
 _log = logging.getLogger("pymc_kameleon")
-
-EARLY_ENDS = {
-    "interrupted": "Sampling was interrupted",
-    "stopped": "Sampling was stopped",
-    "max_time": "The time was up",
-}
-"""What the log says of an end before the last draw."""
 
 
 @dataclass
@@ -54,6 +32,7 @@ class Finish:
     checks_convergence: bool
     quiet: bool
     store: object  # str, path or None: from where the run can go on
+    n_before: int = 0  # evaluations before the run, which it does not count
 
     @property
     def how_to_go_on(self):
@@ -61,169 +40,127 @@ class Finish:
         there = isinstance(self.store, str | Path)
         return f"pk.resume({str(self.store)!r})" if there else "pk.resume(...)"
 
-    def check(self, tree):
-        """Compute the groups that were asked for, and check the convergence."""
+    def conclude(self, tree, findings, made):
+        """Compute the groups that were asked for, judge the draws, and log the verdict.
+
+        `findings` are those of the chains, and `made` says what these have made.
+        """
         with quiet_logging(self.quiet):
-            tasks = {
-                name: partial(compute, tree, var_names=names, model=self.model, progressbar=False)
-                for name, (compute, names) in self.computed.items()
-            }
+            if tree["posterior"].sizes["draw"] > 0:
+                for name, (compute, names) in self.computed.items():
+                    options = {"var_names": names, "model": self.model, "progressbar": False}
+                    _or_log(f"The {name}", partial(compute, tree, **options))
+            judged = None
             if self.checks_convergence:
-                tasks["convergence checks"] = partial(self._check_convergence, tree)
-                tasks["comparison with prior and search"] = partial(self._check_draws, tree)
-            for name, task in tasks.items() if tree["posterior"].sizes["draw"] > 0 else ():
-                try:
-                    task()
-                except Exception:  # a finished run is worth more than what is said about it
-                    _log.exception(f"The {name} failed; the draws are returned.")
+                judge = partial(findings_of_draws, tree, self.model)
+                judged = _or_log("The convergence checks", judge)
+            of_draws, known = judged or ([], "")
+            codes = {one.code for one in findings}
+            findings = findings + [one for one in of_draws if one.code not in codes]
+            diagnosis = Diagnosis(findings, f"{made}. {known}".rstrip(), judged is not None)
+            is_good = diagnosis.verdict in (USABLE, UNCHECKED)
+            level = logging.INFO if is_good else logging.WARNING
+            _log.log(level, "%s", diagnosis.brief, extra={"findings": diagnosis.findings})
+            self._keep(tree, dataset_of(diagnosis))
 
-    def _check_draws(self, tree):
-        for doubt in doubts(tree, self.model):
-            _log.warning(doubt)
-
-    def _check_convergence(self, tree):
-        if (numbers := superchains_of(tree["posterior"].to_dataset())) is not None:
-            self._check_superchains(tree, numbers)
-            return
-        warnings = run_convergence_checks(tree, self.model)
-        log_warnings(warnings)
-        if any(warning.kind is WarningType.CONVERGENCE for warning in warnings):
-            self._say_what_may_help(tree)
-
-    def _check_superchains(self, tree, numbers):
-        """Do the same for many short chains, whose R-hat is above 1.01 for being short alone."""
-        names = [rv.name for rv in self.model.free_RVs if rv.name in tree["posterior"]]
-        posterior = tree["posterior"].to_dataset()[names].transpose("chain", "draw", ...)
-        said = []
-        for name, own in posterior.items():
-            values = own.values.reshape(*own.shape[:2], -1).astype(np.float64)
-            both = (
-                array_stats.rhat(values, chain_axis=0, draw_axis=1),
-                nested_r_hat(values, numbers),
-            )
-            high = are_high(*both, numbers, values.shape[1])
-            for what, found, are in zip(("R-hat", "nested R-hat"), both, high, strict=True):
-                if are.any():
-                    said.append((found[are].max(), f"{what} of {name}"))
-        if said:
-            value, what = max(said)
-            _log.warning(
-                f"The chains have not come to the same distribution: {what} is {value:.2f}, more "
-                "than so few draws would give. Allow more evaluations, or fewer chains: chains=4 "
-                "with the same max_concurrent has longer ones."
-            )
-            self._say_what_may_help(tree)
-
-    def _say_what_may_help(self, tree):
-        """Warn if the chains are in different modes; if not, but they differ, say what to try."""
-        names = [rv.name for rv in self.model.free_RVs]
-        kept = [name for name in names if name in tree["posterior"]]
-        advice = explain_modes(tree, kept)
-        if not advice and max(r.max() for r in rhat(tree, var_names=kept).values()) > HIGH_RHAT:
-            advice = what_may_help(self.model)
-        if advice:
-            _log.warning(advice)
+    def _keep(self, tree, data):
+        """Put a Dataset of findings into the result, and into its store."""
+        tree[FINDINGS] = xr.DataTree(data)
+        if isinstance(self.store, Path) and self.store.is_dir():
+            try:
+                add_group(self.store, FINDINGS, data)
+            except OSError as error:
+                say("findings_not_kept", store=self.store, error=error)
 
 
-def say_how_it_ended(why, until_enough, chains, length, left, how_to_go_on):
-    """Log what ended a run before its last draw, or whether it has drawn enough.
+def _or_log(what, task):
+    """Return what a task does; if it fails, log that, as the draws are worth more."""
+    try:
+        return task()
+    except Exception:
+        _log.exception(f"{what} failed; the draws are returned.")
+        return None
+
+
+EARLY_ENDS = {
+    "interrupted": "interrupted",
+    "stopped": "stopped",
+    "max_time": "out_of_time",
+}
+"""Codes of what ended a run before its last draw."""
+
+
+def of_end(why, until_enough, chains, length, left, how_to_go_on):
+    """Tell what ended a run before its last draw, or that it has not drawn enough.
 
     `why` is a key of `EARLY_ENDS`, ``"target_ess"``, ``"disk"`` or None; `length` counts the draws
     of each of `chains`, which are the result, and `left` names the others.
     """
+    code = EARLY_ENDS.get(why) or ("not_enough" if until_enough and why is None else "")
+    found = [finding("no_draws")] if not length else []
+    if not code:
+        return found
     made = f"{grouped(length)} draws of {counted(len(chains), 'chain')}"
-    what = made if length else "no draws after tuning yet"
-    how = f"{how_to_go_on} goes on."
+    shorter = ""
     if left:
-        shorter = capitalised(chains_named(left, len(chains) + len(left)))
-        verb = "is" if len(left) == 1 else "are"
-        how += f" {shorter} {verb} shorter: what was made there is kept for that."
-    if why in EARLY_ENDS:
-        _log.warning(f"{EARLY_ENDS[why]}. The result has {what}; {how}")
-    elif why == "target_ess":
-        _log.info(f"{made} are enough.")
-    elif until_enough:
-        _log.warning(f"{made} are not enough; {how}")
+        others = capitalised(chains_named(left, len(chains) + len(left)))
+        shorter = f" {others} {'is' if len(left) == 1 else 'are'} shorter, and kept for that."
+    what = made if length else "no draws after tuning yet"
+    return [*found, finding(code, draws=what, left=shorter, call=how_to_go_on)]
 
 
 def check_gradients(tree, job):
     """See whether the gradients that a result has can be used; if that fails, log why."""
-    try:
-        check_kept(tree, job.steps[0])
-    except Exception:  # the draws are worth more, and pk.summary sees to it again
-        _log.exception("The gradients were not checked, as this failed; the draws are returned.")
+    _or_log("The check of gradients", partial(check_kept, tree, job.steps[0]))
 
 
-def say_what_was_done(ended, seconds, evaluations=""):
-    """Log the warnings of chains at their end, each once, how long it took, and for what."""
-    said = defaultdict(list)
-    for chain, steps in ended:
-        for i, step in enumerate(steps):
-            for problem in closing_problems(step):
-                if (i, problem) not in chain.given_warnings:
-                    said[i, _without_numbers(problem)].append((chain, problem))
-    for (i, _), problems in said.items():
-        first, problem = problems[0]
-        same = all(other == problem for _, other in problems)
-        _log.warning(
-            "%s: %s %s%s",
-            capitalised(chains_named([chain.number for chain, _ in problems], len(ended))),
-            heading(ended[0][1][i]),
-            problem,
-            "" if same else f" (The numbers are those of chain {first.number}.)",
-        )
-    made = [_made(chain) for chain, _ in ended]
-    tuned, drawn = (grouped(sum(own)) for own in zip(*made, strict=True))
-    total = f"{tuned} + {drawn} draws total"
-    if len(set(made)) == 1:
-        tuned, drawn = map(grouped, made[0])
-        total = f"for {tuned} tune and {drawn} draw iterations ({total})"
-    else:  # they ended when each was somewhere else
-        total = f"({total}, of tuning and after it)"
-    for_what = f"; {evaluations}" if evaluations else ""
-    n, took = counted(len(made), "chain"), in_words(seconds)
-    _log.info("Sampling %s %s took %s%s.", n, total, took, for_what)
+def of_chains(ended):
+    """Return Findings of chains at their end, each a pair of it and its steps."""
+    found = [
+        replace(one, chains=(chain.number,))
+        for chain, steps in ended
+        for step in steps
+        for one in findings_of(step)
+    ]
+    return merged(found, len(ended), several_steps=len(ended[0][1]) > 1)
 
 
-def say_what_tuning_found(ended):
-    """Log what else there is to say of chains that were tuned in this run, each once."""
-    tuned = [steps for chain, steps in ended if chain.begun < chain.tune <= chain.done]
-    steps = [step for steps in tuned for step in steps]
-    say_each_once(note_searches(step.searches, type(step).__name__) for step in steps)
-    say_each_once(note_impossible(step.monitor) for step in steps)
-    say_each_once(note for step in steps for note in step._notes())
-
-
-def say_what_was_rejected(ended):
-    """Log how many evaluations of all chains were rejected as they failed, or took too long."""
+def of_rejections(ended):
+    """Tell how many evaluations of all chains were rejected as they failed, or took too long."""
     watched = [(chain, step) for chain, steps in ended for step in steps]
     failed = [(chain, step) for chain, step in watched if any(step.watch.n_rejected)]
     if not failed:
-        return
+        return []
     errors, late = np.sum([step.watch.n_rejected for _, step in failed], axis=0)
     parts = [f"{counted(int(errors), 'exception')} of the likelihood"] if errors else []
     parts += [f"{counted(int(late), 'evaluation')} that took too long"] if late else []
     chain, step = failed[0]
-    _log.warning(
-        "%s counted as impossible points. That is right if the parameters are to blame, and cuts "
-        "the posterior if not. The first was in chain %s at %s, where the likelihood %s.",
-        " and ".join(parts),
-        chain.number,
-        step.layout.in_words(step.watch.points[FAILED]),
-        step.watch.error[0],
-    )
+    return [
+        finding(
+            "rejected_evaluations",
+            counts=" and ".join(parts),
+            chain=chain.number,
+            place=step.layout.in_words(step.watch.points[FAILED]),
+            error=step.watch.error[0],
+        )
+    ]
+
+
+def what_was_made(ended, seconds, evaluations):
+    """Return in words the draws and evaluations of a run, and how long it took."""
+    made = [_made(chain) for chain, _ in ended]
+    tuned, drawn = (grouped(sum(own)) for own in zip(*made, strict=True))
+    total = f"{tuned} + {drawn} draws"
+    if len(set(made)) == 1:
+        tuned, drawn = map(grouped, made[0])
+        total = f"{len(made)} × ({tuned} + {drawn}) draws"
+    return f"{total} and {evaluations} in {in_words(seconds)}"
 
 
 def _made(chain):
     """Return the draws that a chain has made in this run: of tuning, and after it."""
     tuned = min(chain.done, chain.tune) - min(chain.begun, chain.tune)
     return tuned, chain.done - chain.begun - tuned
-
-
-def _without_numbers(text):
-    """Return a text with # for its numbers, but for those in brackets, which name coordinates."""
-    number = r"\[[^]]*\]|(?<![\w.])-?\d[\d.]*(e[+-]?\d+)?(?!\w)"
-    return re.sub(number, lambda found: found[0] if found[0][0] == "[" else "#", text)
 
 
 def data_of(chain):

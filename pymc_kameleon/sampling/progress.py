@@ -14,6 +14,8 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from pymc_kameleon.findings.finding import say
+from pymc_kameleon.findings.words import grouped, in_words
 from pymc_kameleon.model.pymc_internals import (
     MarimoProgressBackend,
     MarkerProgressBar,
@@ -24,7 +26,6 @@ from pymc_kameleon.model.pymc_internals import (
 from pymc_kameleon.sampling.workers import POLL_INTERVAL
 from pymc_kameleon.step.draw_costs import SLOW_LOGP, most_evaluations
 from pymc_kameleon.step.job import SearchSoFar
-from pymc_kameleon.step.messages import grouped, in_words
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -218,9 +219,7 @@ class Progress:
             display, self._display = self._display, NoDisplay()
             with suppress(Exception):  # it may have left the terminal in disorder
                 display.stop()
-            _log.warning(
-                f"The progress bar failed ({error!r}) and is turned off. Sampling goes on."
-            )
+            say("progress_failed", error=repr(error))
 
     # ---- what displays show ---------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from pymc_kameleon.findings.words import counted, grouped
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
@@ -31,7 +32,6 @@ from pymc_kameleon.step.groups import (
     WARMUP_POSTERIOR,
     WARMUP_STATS,
 )
-from pymc_kameleon.step.messages import counted, grouped
 
 _log = logging.getLogger("pymc_kameleon")
 

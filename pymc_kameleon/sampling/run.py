@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pymc_kameleon.analysis.batches import LEAST_DRAWS
+from pymc_kameleon.findings.finding import finding, say
+from pymc_kameleon.findings.words import counted
 from pymc_kameleon.model.evaluators import MOST_DEATHS
 from pymc_kameleon.model.pymc_internals import Draw, SamplingError, quiet_logging
 from pymc_kameleon.result.superchains import superchains
@@ -26,18 +28,16 @@ from pymc_kameleon.sampling.outcome import (
     check_gradients,
     data_of,
     longest,
-    say_how_it_ended,
-    say_what_tuning_found,
-    say_what_was_done,
-    say_what_was_rejected,
+    of_chains,
+    of_end,
+    of_rejections,
+    what_was_made,
 )
 from pymc_kameleon.sampling.worker_process import Failed, do_task
 from pymc_kameleon.sampling.workers import POLL_INTERVAL
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
-from pymc_kameleon.step.messages import counted
-from pymc_kameleon.step.problems import given_warnings
 from pymc_kameleon.step.searches import pool_searches
 
 _log = logging.getLogger("pymc_kameleon")
@@ -62,11 +62,6 @@ class Run:
         )
         self._find_pauses()
         self._way = FirstWay(job, chains[0]) if self._searches_at_once(chains[0]) else None
-        for chain in chains:
-            if chain.begun > 0:
-                steps = job.steps_at(chain.state)
-                chain.given_warnings = given_warnings(steps)
-                job.leave(steps, chain.state.point)
         self._data = [data_of(chain) for chain in chains]
         self._stop = threading.Event()
         self._error, self._length, self._why, self._disk_failed = None, None, None, False
@@ -116,13 +111,12 @@ class Run:
             with quiet_logging(self._finish.quiet), CtrlC(self._interrupted) as ctrl_c:
                 self._drive(ctrl_c)
                 tree = self._ended()
-            self._finish.check(tree)
-            return tree
+            self._finish.conclude(tree, self._findings, self._made)
         except KeyboardInterrupt:
             if tree is None:
                 raise
             if not self._finish.quiet:
-                _log.warning("Interrupted after sampling: convergence may not have been checked.")
+                say("unchecked")
         return tree
 
     def _interrupted(self):
@@ -472,9 +466,7 @@ class Run:
         chain.failures += 1
         chain.shorten_advances()
         if chain.failures <= MOST_DEATHS:
-            _log.warning(
-                f"A worker of chain {chain.number} died ({error!r}). Its last draws are made again."
-            )
+            say("worker_died", chain=chain.number, error=repr(error))
             return
         chain.lost = True
         _log.error(
@@ -569,7 +561,7 @@ class Run:
                 for step in chain.state.steps:
                     step.monitor.draws = max(0, step.monitor.done - step.monitor.tune)
         if not silent:
-            self._say(chains, length)
+            self._find(chains, length)
         self._flush()
         tree = self._tree(chains, length)
         if not silent and self._why in (None, "target_ess") and GRADIENTS in tree.children:
@@ -600,28 +592,25 @@ class Run:
             self._seconds + self._prepared.seconds,
         )
 
-    def _say(self, chains, length):
+    def _find(self, chains, length):
+        """See what there is to tell of the run and its chains."""
         left = [chain.number for chain in self._chains if chain not in chains]
         until_enough = self._limits.target_ess is not None
-        say_how_it_ended(self._why, until_enough, chains, length, left, self._finish.how_to_go_on)
+        found = of_end(self._why, until_enough, chains, length, left, self._finish.how_to_go_on)
         if [data_of(chain) for chain in self._chains] != self._data:
-            _log.warning(
-                "The data were changed while the chains ran (pm.set_data?). Draws before and after "
-                "are of different posteriors: sample again."
-            )
+            found.append(finding("changed_data"))
         ended = [(chain, self._job.steps_at(chain.state)) for chain in chains]
         pool_searches([steps for _, steps in ended])
-        evaluations = ""
-        if self._budget is not None:
-            states = [chain.state for chain in self._chains]
-            evaluations = what_evaluations_were_for(self._prepared.settings, states, length)
-        say_what_was_done(ended, self._seconds, evaluations)
-        say_what_tuning_found(ended)
+        found += of_chains(ended) + of_rejections(ended)
         if n := sum(chain.n_calls for chain in self._chains):
-            _log.info(
-                "What is kept of draws took %s that n_logp does not count.", counted(n, "call")
-            )
-        say_what_was_rejected(ended)
+            found.append(finding("uncounted_calls", calls=counted(n, "call")))
+        states = [chain.state for chain in self._chains]
+        n, before = sum(chain.evaluations for chain in self._chains), self._finish.n_before
+        evaluations = counted(n + before, "evaluation")
+        evaluations += f" ({before} before the run)" if before else ""
+        if self._budget is not None:
+            evaluations = what_evaluations_were_for(self._prepared.settings, states)
+        self._findings, self._made = found, what_was_made(ended, self._seconds, evaluations)
 
 
 def pools_tuning(step):

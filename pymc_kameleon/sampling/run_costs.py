@@ -4,9 +4,10 @@ import logging
 
 import numpy as np
 
+from pymc_kameleon.findings.finding import say
+from pymc_kameleon.findings.words import counted, grouped, in_words, some
 from pymc_kameleon.model.black_boxes import names_of
-from pymc_kameleon.step.draw_costs import SLOW_LOGP, say_trials
-from pymc_kameleon.step.messages import counted, grouped, in_words, some
+from pymc_kameleon.step.draw_costs import SLOW_LOGP
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -14,10 +15,10 @@ LONG_RUN = 30
 """Seconds from which the user is told how long a run will take."""
 
 
-def say_what_a_run_costs(
+def what_a_run_costs(
     steps, chains, draws_in_all, cores, scouting=0, pools=False, looks=0, together=False
 ):
-    """Tell the user how long a run will take, if the likelihood is expensive, or the run long.
+    """Return in words how long a run will take, if the likelihood is expensive, or the run long.
 
     No chain is touched, and no evaluation counted. Each chain makes `draws_in_all`, those of tuning
     too; `cores` chains run at a time, None if nobody knows, so that computing time is told;
@@ -26,7 +27,7 @@ def say_what_a_run_costs(
     all chains are made in one call.
     """
     if draws_in_all == 0 or any(np.isnan(step.seconds_per_logp) for step in steps):
-        return  # nothing to do, or it raised at the initial point
+        return ""  # nothing to do, or it raised at the initial point
     draws, at_once = chains * draws_in_all, min(cores or 1, chains)
     parts, seconds, least, scouted, slow, exact = [], 0.0, 0, 0, False, True
     for step in steps:
@@ -44,47 +45,45 @@ def say_what_a_run_costs(
             f"{'' if largest == 1 else 'at most '}{grouped(evaluations)} evaluations of "
             f"{in_words(logp)}"
         )
-    if slow or seconds > LONG_RUN:
-        more = f", and about {grouped(scouted)} to find the posterior" if scouted else ""
-        more += f", {looks} to see whether it repeats itself" if looks else ""
-        advice = any(step.steps_per_draw > 1 for step in steps)
-        _log.info(
-            f"{counted(chains, 'chain')} × {grouped(draws_in_all)} draws {', and '.join(parts)}"
-            f"{more}: about {in_words(seconds)}{'' if exact else ' at most'} "
-            f"{_on_cores(cores, at_once, together)}{_besides(steps)}"
-            f"{f'; steps_per_draw=1 makes {grouped(least)}' if advice else ''}."
-        )
+    if not slow and seconds <= LONG_RUN:
+        return ""
+    more = f", and about {grouped(scouted)} to find the posterior" if scouted else ""
+    more += f", {looks} to see whether it repeats itself" if looks else ""
+    advice = any(step.steps_per_draw > 1 for step in steps)
+    return (
+        f"{counted(chains, 'chain')} × {grouped(draws_in_all)} draws {', and '.join(parts)}"
+        f"{more}: about {in_words(seconds)}{'' if exact else ' at most'} "
+        f"{_on_cores(cores, at_once, together)}{_besides(steps)}"
+        f"{f'; steps_per_draw=1 makes {grouped(least)}' if advice else ''}."
+    )
 
 
-def say_what_evaluations_cost(job, evaluations, chains, cores, together=False):
-    """Tell the user how long evaluations take, if that is long; see `say_what_a_run_costs`."""
+def what_evaluations_cost(job, evaluations, chains, cores, together=False):
+    """Return in words how long evaluations take, if that is long; see `what_a_run_costs`."""
     seconds = max(step.seconds_per_logp for step in job.steps)
     most = max(chains, job.at_once)
     at_once = min(cores or (most if job.at_once > 1 else 1), most)
-    if seconds > SLOW_LOGP or seconds * evaluations / at_once > LONG_RUN:
-        least = in_words(evaluations * seconds / at_once)
-        how, times = f"{at_once} at a time", f"{least} or more"
-        where = _on_cores(cores, at_once, together)
-        if job.at_once == 1:
-            how = "one by one until the posterior is found"
-            times = f"{least} to {in_words(evaluations * seconds)}"
-        elif cores is None:
-            where = "with as many workers"
-        _log.info(
-            f"At most {grouped(evaluations)} evaluations of {in_words(seconds)}, {how}: {times} "
-            f"{where}{_besides(job.steps)}."
-        )
+    if seconds <= SLOW_LOGP and seconds * evaluations / at_once <= LONG_RUN:
+        return ""
+    least = in_words(evaluations * seconds / at_once)
+    how, times = f"{at_once} at a time", f"{least} or more"
+    where = _on_cores(cores, at_once, together)
+    if job.at_once == 1:
+        how = "one by one until the posterior is found"
+        times = f"{least} to {in_words(evaluations * seconds)}"
+    elif cores is None:
+        where = "with as many workers"
+    return (
+        f"At most {grouped(evaluations)} evaluations of {in_words(seconds)}, {how}: {times} "
+        f"{where}{_besides(job.steps)}."
+    )
 
 
 def say_what_more_workers_do(job, chains, workers):
     """Tell who has an executor how more of its workers would have something to do."""
     alone = [op for op in job.users_ops if not getattr(op, "minds_turns", False)]
     if workers.evaluators.are_threads and alone:
-        _log.warning(
-            f"{names_of(alone)} is called by one thread at a time, because Ops may keep things. "
-            "Make a black box of its function, by @pk.black_box, which several threads call at "
-            "the same time; or pass an executor of processes."
-        )
+        say("one_thread_at_a_time", boxes=names_of(alone))
     if job.at_once == 1 and all(step.search.follows for step in job.steps):
         _log.info(
             f"At most {chains} evaluations are under way at a time, and one while the first chain "
@@ -113,20 +112,13 @@ def _on_cores(cores, at_once, together):
     return "of computing" if cores is None else f"on {counted(at_once, 'core')}"
 
 
-def say_what_n_logp_leaves_out(job, n_checks, draws, likelihood, is_limited):
+def say_what_n_logp_leaves_out(job, draws, likelihood):
     """Tell the user of a black box of all its calls that the statistic n_logp does not count.
 
-    A resumed run was compared with the earlier one by `n_checks` evaluations. `draws` are kept of
-    all chains. PyMC computes the groups `likelihood` from them. Where evaluations are limited, all
-    are told at the end.
+    `draws` are kept of all chains. PyMC computes the groups `likelihood` from them.
     """
     if not job.holds_gil:
         return
-    if is_limited:
-        for step in job.steps:
-            step.n_trials = 0  # they are counted by this run alone
-    else:
-        say_trials(job.steps, n_checks)
     for box, names in job.outputs.own_calls.items():
         _log.info(
             f"The log-density does not take {', '.join(names)} from {box}. So this is called once "

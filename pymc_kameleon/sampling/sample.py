@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 
 from pymc_kameleon.core.conventions import CHAINS
+from pymc_kameleon.findings.words import counted
 from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
@@ -21,11 +22,11 @@ from pymc_kameleon.sampling.progress import Progress
 from pymc_kameleon.sampling.resumed_run import ResumedRun
 from pymc_kameleon.sampling.run import Run
 from pymc_kameleon.sampling.run_costs import (
-    say_what_a_run_costs,
     say_what_at_once_is_for,
-    say_what_evaluations_cost,
     say_what_more_workers_do,
     say_what_n_logp_leaves_out,
+    what_a_run_costs,
+    what_evaluations_cost,
 )
 from pymc_kameleon.sampling.settings import (
     FEW_CHAINS,
@@ -36,7 +37,7 @@ from pymc_kameleon.sampling.settings import (
 )
 from pymc_kameleon.sampling.workers import Workers, evaluators_of
 from pymc_kameleon.step.base import DEFAULT_DRAWS
-from pymc_kameleon.step.messages import counted
+from pymc_kameleon.step.draw_costs import take_trials
 from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
 
 _log = logging.getLogger("pymc_kameleon")
@@ -182,7 +183,8 @@ def sample(
     -------
     DataTree
         As ``pm.sample`` returns it: ``posterior``, ``sample_stats``, ``observed_data`` and so on.
-        ``learned`` has what tuning decided, by chain; ``sampling_state`` what ``pk.resume`` needs.
+        ``learned`` has what tuning decided, by chain; ``findings`` what ``pk.diagnose`` shows;
+        ``sampling_state`` what ``pk.resume`` needs.
 
     Raises
     ------
@@ -370,13 +372,14 @@ def _run_of(
         most = max(len(all_chains), prepared.settings.max_concurrent)
         workers = Workers(job, most, cores, evaluators)
         computed = _computed(idata_kwargs, model, job.outputs)
-        left = _say_what_begins(prepared, workers, limits, computed, max_evaluations)
         checks = compute_convergence_checks and bool(limits.parameters)
+        left = _say_what_begins(prepared, workers, limits, computed, max_evaluations)
+        before = take_trials(job.steps) + prepared.n_checks
+        is_told = job.holds_gil and left is None  # a limited run has counted them
+        finish = Finish(model, computed, checks, quiet, place, before if is_told else 0)
         shown = False if quiet else progressbar
         progress = Progress(all_chains, shown, left, prepared.settings.max_concurrent)
-        return Run(
-            prepared, workers, progress, limits, Finish(model, computed, checks, quiet, place)
-        )
+        return Run(prepared, workers, progress, limits, finish)
     except BaseException:
         prepared.record.discard()
         raise
@@ -389,10 +392,10 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
     """
     job, chains = prepared.job, prepared.chains
     moved = [
-        f"{type(step).__name__}: [{', '.join(map(natural_name, step.var_names))}]"
+        f"{type(step).__name__}: [{', '.join(map(natural_name, step.var_names))}]{step.emulates}"
         for step in job.steps
     ]
-    _log.info("%s. %s", workers.described(counted(len(chains), "chain")), "; ".join(moved))
+    parts = [workers.described(counted(len(chains), "chain")), "; ".join(moved)]
     if workers.why_not_together:
         _log.info(workers.why_not_together)
     say_what_at_once_is_for(job)
@@ -401,19 +404,24 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
     left = evaluations_left(prepared, computed)
     if left is not None:
         left = left if max_evaluations is None else max_evaluations
-        say_what_evaluations_cost(
-            job, left, len(chains), workers.evaluations_at_once, workers.gathers
+        parts.append(
+            what_evaluations_cost(
+                job, left, len(chains), workers.evaluations_at_once, workers.gathers
+            )
         )
     elif limits.target_ess is None:  # otherwise draws are the most, and say little
         first = chains[0]
         scouting = sum(chain.begun == 0 < chain.tune for chain in chains)
         looks = job.n_looks(first.begun, first.tune, first.total, len(chains))
-        say_what_a_run_costs(
-            *(job.steps, len(chains), first.total - first.begun, workers.evaluations_at_once),
-            *(scouting, len(chains) > 1, looks, workers.gathers),
+        parts.append(
+            what_a_run_costs(
+                *(job.steps, len(chains), first.total - first.begun, workers.evaluations_at_once),
+                *(scouting, len(chains) > 1, looks, workers.gathers),
+            )
         )
+    _log.info(". ".join(part.rstrip(".") for part in parts if part) + ".")
     kept = sum(chain.n_kept(job.keeps_warmup) for chain in chains)
-    say_what_n_logp_leaves_out(job, prepared.n_checks, kept, computed, left is not None)
+    say_what_n_logp_leaves_out(job, kept, computed)
     return left
 
 

@@ -10,6 +10,7 @@ import pymc as pm
 import xarray as xr
 from pytensor.graph import Variable
 
+from pymc_kameleon.findings.finding import say
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.pymc_internals import PYMC, make_initial_point_fns_per_chain
@@ -102,11 +103,8 @@ class Density:
     def say_what_was_rejected(self):
         """Warn of points that were rejected, as the likelihood raised or took too long."""
         if n := len(self.failures):
-            _log.warning(
-                "While starts were looked for, %s rejected: the log-density %s.",
-                "1 point was" if n == 1 else f"{n} points were",
-                self.failures[0],
-            )
+            points = "1 point was" if n == 1 else f"{n} points were"
+            say("rejected_starts", points=points, failure=self.failures[0])
 
     def take_evaluated(self):
         """Return how often each step's was evaluated since the last time, and what it is now.
@@ -162,10 +160,7 @@ def _found_by_gradient(job, rng):
     end = found["optimizer_result"]
     _log.info("The mode was found by %d evaluations of the density.", end["nfev"].item())
     if not end["success"].item():
-        _log.warning(
-            "pm.find_MAP did not come to a maximum (%s): the chains start where it ended.",
-            end["message"].item(),
-        )
+        say("no_maximum", message=end["message"].item())
     return point
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.core.conventions import CHAINS
+from pymc_kameleon.findings.finding import say
 from pymc_kameleon.model.black_box import Function
 from pymc_kameleon.model.black_boxes import names_of
 from pymc_kameleon.model.evaluators import ByValue, Elsewhere, Evaluators
@@ -164,11 +165,7 @@ class Workers:
         self._in_processes = not is_daemon and (self.at_once > 1 or self._job.has_timeout)
         if self._in_processes and not _survives_fork(self._job):
             self._in_processes = False
-            _log.warning(
-                "The model calls JAX, which hangs in processes that are forked from this one. So "
-                "chains are sampled in turn. multiprocessing.set_start_method('forkserver') at the "
-                "beginning of a program lets them be in processes."
-            )
+            say("jax_in_turn")
         if not self._in_processes:
             self.at_once = 1
             return
@@ -332,16 +329,10 @@ class Workers:
 def _has_calls(job):
     """Whether an executor has something to do; warn if it has little or nothing."""
     if not job.users_ops:
-        _log.warning(
-            "The executor is not used, because the model calls no black box. cores= says how many "
-            "chains advance at a time."
-        )
+        say("idle_executor")
         return False
     if not job.in_numba:
-        _log.warning(
-            "The executor makes one call at a time, because the model runs in Python, where chains "
-            "take turns. Leave it out, and pass cores=, which makes processes."
-        )
+        say("executor_in_turn")
     return True
 
 

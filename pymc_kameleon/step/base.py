@@ -1,5 +1,6 @@
 """The PyMC step that every sampler derives from."""
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
@@ -16,6 +17,7 @@ from pymc_kameleon.core.chain import N_PROGRESS, Algorithm
 from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.core.jit import leaf_types
 from pymc_kameleon.core.scaling import default_target_accept
+from pymc_kameleon.findings.registry import NOTE
 from pymc_kameleon.model import noise
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.functions import ModelLogp, ModelOutputs
@@ -45,7 +47,6 @@ from pymc_kameleon.step.make_draws import (
     run_compiled_beside,
     where,
 )
-from pymc_kameleon.step.messages import say_each_once
 from pymc_kameleon.step.monitor import ChainMonitor
 from pymc_kameleon.step.options import (
     check_names,
@@ -60,6 +61,8 @@ from pymc_kameleon.step.problems import closing_warning
 from pymc_kameleon.step.statistics import NoStats, Statistics
 from pymc_kameleon.step.unbound import UnboundStep
 from pymc_kameleon.step.warm_start.search import Guide
+
+_log = logging.getLogger("pymc_kameleon")
 
 WARM_START_PATIENCE = 5.0
 """Seconds after which a chain of `pk.sample` tells how far its warm start is."""
@@ -348,14 +351,10 @@ class KameleonStep(ArrayStepShared):
     def _learned_factor(self):
         """Return the factor (d, d) of the covariance that is learned, None if there is none."""
 
-    _why_searches_fail = ""  # what a warning says of searches that may be in vain
+    emulates = ""  # what a run says of it besides its variables
 
-    def _problems(self):
-        """Return what else is wrong with the parameters at the end of a chain, and the cure."""
-        return []
-
-    def _notes(self):
-        """Return what else its user should know of tuning, at the end of a chain."""
+    def _findings(self):
+        """Return what else there is to tell of the chain at its end: a list of Findings."""
         return []
 
     def evaluations(self, states, numbers, kept):
@@ -474,7 +473,9 @@ class KameleonStep(ArrayStepShared):
         draw_stats["warning"] = None
         if self.monitor.finished:
             draw_stats["warning"] = closing_warning(self)
-            say_each_once(self._notes())
+            for one in self._findings():
+                if one.severity == NOTE:
+                    _log.info("%s: %s", type(self).__name__, one)
         return self.state.x, [draw_stats]
 
     def for_chain(self):

@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 
+from pymc_kameleon.findings.words import in_words
 from pymc_kameleon.model.python_calls import WrongReturn
-from pymc_kameleon.step.messages import counted, in_words
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -39,27 +39,16 @@ def seconds_per_logp(log_density, q, values):
     return seconds
 
 
-def say_trials(steps, n_checks=0):
-    """Tell of evaluations before a run: trials of `steps`, once, and `n_checks` of the model."""
+def take_trials(steps):
+    """Return how many evaluations were made to try steps: they are counted by one run alone."""
     n_trials = sum(step.n_trials for step in steps)
     for step in steps:
         step.n_trials = 0
-    made = {
-        "to see how long it takes and whether it repeats itself": n_trials,
-        "to see that the model is what it was": n_checks,
-    }
-    parts = [f"{counted(n, 'time')} {why}" for why, n in made.items() if n > 0]
-    if parts:
-        _log.info(
-            "Before the run the log-density was evaluated %s. n_logp does not count this.",
-            ", and ".join(parts),
-        )
+    return n_trials
 
 
 def say_what_a_draw_costs(step):
     """Tell the user of pm.sample, of which a step knows no more, if the likelihood is expensive."""
-    if step.log_density.holds_gil:
-        say_trials([step])
     seconds, n = step.seconds_per_logp, step.steps_per_draw
     if seconds > SLOW_LOGP:
         advice = " With steps_per_draw=1 draws are cheaper, and more correlated." * (n > 1)

@@ -26,6 +26,9 @@ EVALUATIONS = "evaluations"
 SEARCH = "search"
 """Rounds of the searches for the posterior."""
 
+FINDINGS = "findings"
+"""What the run has found that its user should know."""
+
 APPROXIMATIONS = {SURROGATE_MOVES: "surrogate", EMULATOR_MOVES: "emulator"}
 """What proposed the moves of a group, by an approximation to the posterior."""
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.core.chain import COMMON, N_PROGRESS
+from pymc_kameleon.findings.words import grouped
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.gathering import out_of_turn
 from pymc_kameleon.model.watch import DEFAULT_RULE, LOOKING_CHAINS
@@ -26,7 +27,6 @@ from pymc_kameleon.step.make_draws import (
     make_draws,
     where,
 )
-from pymc_kameleon.step.messages import grouped
 from pymc_kameleon.step.warm_start.search import OutOfTime, Wanted
 
 

@@ -28,6 +28,7 @@ class ChainMonitor:
     uncounted: int = 0  # evaluations for the start, and to learn together, that no draw counts yet
     arrived: bool = False  # whether it has been on its way to the posterior, before the first draw
     common_start: bool = False  # whether the chain began at the model's initial point
+    not_found: int = 0  # evaluations that have not found the posterior, if none were left
     climbing: float = 0.0  # what logp still gained when the way had no evaluations left
     noise: float = 0.0  # variance of estimates of logp where tuning ended; 0 if it is no estimate
     accepted: bool = False  # whether any proposal was accepted after tuning

@@ -1,13 +1,17 @@
-"""What went wrong in a chain, in words: at its start, on its way, and in its draws."""
+"""What there is to tell of a chain: of its start, its way, and its draws."""
+
+from dataclasses import replace
 
 import numpy as np
 
-from pymc_kameleon.model.noise import STUCK_ADVICE, explain_noise
+from pymc_kameleon.findings.finding import finding
+from pymc_kameleon.findings.registry import NOTE
+from pymc_kameleon.findings.words import some
+from pymc_kameleon.model.noise import noise_of
 from pymc_kameleon.model.pymc_internals import Problems, SamplerWarning, WarningType
 from pymc_kameleon.model.starts import terms_that_are_not_finite
 from pymc_kameleon.model.watch import AFTER, BEFORE, ODD
-from pymc_kameleon.step.messages import counted, some
-from pymc_kameleon.step.searches import warn_of_searches
+from pymc_kameleon.step.searches import impossible_prior, of_searches
 from pymc_kameleon.step.warm_start.approach import LATE
 
 STEEP_GAIN = 3
@@ -16,114 +20,68 @@ starts on ordinary posteriors 24 used up their evaluations, and then gained 1.4 
 
 
 def closing_warning(step):
-    """Return the warnings of a step's chain at its end, a SamplerWarning or None."""
-    problems = closing_problems(step)
-    if not problems:
+    """Return what PyMC is to warn of at the end of a step's chain, a SamplerWarning or None."""
+    found = [one for one in findings_of(step) if one.severity != NOTE]
+    if not found:
         return None
-    said = Problems.of(heading(step), problems)
+    said = Problems.of(f"{label(step)}:", [f"{one.what} {one.remedy}" for one in found])
     return SamplerWarning(WarningType.BAD_PARAMS, said, "warn")
 
 
-def closing_problems(step):
-    """Return what is wrong with the chain of a step, as far as is known by now: a list of str."""
-    problems = [*_start_problems(step), _explain_way(step), _explain_odd(step)]
-    problems.append(warn_of_searches(step.searches, step._why_searches_fail))
+def label(step):
+    """Return what a step is called in messages."""
+    return f"{type(step).__name__}([{', '.join(step.var_names)}])"
+
+
+def findings_of(step):
+    """Return what is known by now of the chain of a step that its user should know: Findings."""
+    n, found = step.monitor.not_found, [_start(step), _way(step), _odd(step)]
+    found += [finding("posterior_not_found", n=n) if n else None, impossible_prior(step.monitor)]
+    found.append(of_searches(step.searches))
     if step.monitor.done >= step.monitor.tune:
-        problems += [*_chain_problems(step), explain_noise(step), *step._problems()]
+        found += [*_chain(step), noise_of(step), *step._findings()]
         if step.tuning.n > 0:
-            problems.append(_explain_condition(step))
-            problems += [_explain_bound(*scale) for scale in step._tuned_scales()]
-    return [problem for problem in problems if problem]
+            found.append(_condition(step))
+            found += [_bound(*scale) for scale in step._tuned_scales()]
+    return [replace(one, source=label(step)) for one in found if one is not None]
 
 
-def given_warnings(steps):
-    """Return the warnings that a chain gave in an earlier run, after its tuning."""
-    monitor = steps[0].monitor
-    if monitor.done == 0 or monitor.done < monitor.tune:
-        return set()
-    return {(i, problem) for i, step in enumerate(steps) for problem in closing_problems(step)}
+def _start(step):
+    return finding("common_start") if step.monitor.common_start else None
 
 
-def heading(step):
-    """Return how messages of a step begin."""
-    return f"{type(step).__name__}([{', '.join(step.var_names)}]):"
-
-
-def _start_problems(step):
-    if not step.monitor.common_start:
-        return []
-    return [
-        "the chain started at the model's initial point, and so may all others; R-hat "
-        "cannot see what none of them visits. Pass initvals=pk.initvals(chains)."
-    ]
-
-
-def _explain_odd(step):
-    """Warn if two evaluations at one point differed."""
+def _odd(step):
+    """Tell of two evaluations at one point that differed."""
     if not step.watch.is_odd:
-        return ""
+        return None
     before, after = step.watch.values[[BEFORE, AFTER]]
-    where = f"the log-density at {step.layout.in_words(step.watch.points[ODD])}"
+    place = step.layout.in_words(step.watch.points[ODD])
     if np.isnan(before):
-        return (
-            f"{where} was NaN, and finite when it was evaluated there again: NaN comes at random, "
-            "or after some earlier calls. Such moves are rejected as if they were impossible. Look "
-            "for what the model takes over from one call to the next, or leaves to chance."
-        )
-    now = f"is {after:.8g}" if np.isfinite(after) else "is NaN or infinite"
-    cure = (
-        "Let each call begin afresh, with a seed of its own if it draws random numbers. Or, if it "
-        "is the log of an unbiased estimate, take them from pk.noise_seed(), and pass "
-        "pseudo_marginal=True: see docs/pseudo_marginal.md."
-    )
-    return (
-        f"{where} was {before:.8g}, and {now} when it was evaluated there again: the model is "
-        f"random, or remembers earlier calls. The draws are not those of the posterior then. {cure}"
-    )
+        return finding("random_nan", place=place)
+    return finding("random_density", place=place, before=before, after=after)
 
 
-def _explain_way(step):
-    """Warn if the log-density still rose steeply at the end of the warm start."""
-    gain, d = step.monitor.climbing, step.layout.d
-    if (
-        not gain > STEEP_GAIN * d or step.search.budget() <= LATE * d
-    ):  # a chain that follows, without one
-        return ""
-    return (
-        f"the search for the posterior took all of its {step.search.budget()} evaluations, and the "
-        f"log-density still grew by {gain:.3g} in the last {LATE * d} of them. So the chain may "
-        "not have arrived before it was tuned. Start nearer (initvals=...), rescale the "
-        "parameters so that their scales are about 1, or tune longer; and look at R-hat."
-    )
+def _way(step):
+    """Tell that the log-density still rose steeply at the end of the warm start."""
+    gain, d, budget = step.monitor.climbing, step.layout.d, step.search.budget()
+    if not gain > STEEP_GAIN * d or budget <= LATE * d:  # a chain that follows, without one
+        return None
+    return finding("search_cut_short", budget=budget, gain=gain, late=LATE * d)
 
 
-def _chain_problems(step):
-    monitor, problems = step.monitor, []
+def _chain(step):
+    monitor, found = step.monitor, []
     if monitor.infinite:
-        problems.append(
-            f"the log-density was +inf at {counted(monitor.infinite, 'point')}. They are rejected, "
-            "so the posterior is cut there. Let the likelihood return a finite number, or -inf "
-            "where parameters are impossible; look for a scale that goes to 0."
-        )
+        found.append(finding("infinite_density", n=monitor.infinite))
     needed = step._needed_tuning()
     if step.tuning.n < needed:
-        problems.append(
-            f"only {step.tuning.n} transitions of tuning; at least {needed} are needed to "
-            "learn much. Raise tune or steps_per_draw, or max_evaluations if that has settled it."
-        )
+        found.append(finding("short_tuning", n=step.tuning.n, needed=needed))
     if monitor.done > monitor.tune and not monitor.accepted:
-        problems.append(
-            "no proposal was accepted after tuning, so all draws are equal, although ArviZ "
-            "reports them as independent. Tune longer, start elsewhere, or rescale."
-        )
+        found.append(finding("no_move"))
     elif monitor.is_stuck(step.steps_per_draw):
-        cure = "Look there for a narrow part of the posterior; tune longer, or reparametrise."
-        problems.append(
-            f"the chain was stuck for {monitor.longest} draws in a row "
-            f"({monitor.longest * step.steps_per_draw} transitions). "
-            f"{STUCK_ADVICE if step.pseudo_marginal else cure}"
-        )
-    return problems
+        code = "stuck_on_estimate" if step.pseudo_marginal else "stuck"
+        found.append(finding(code, draws=monitor.longest))
+    return found
 
 
 SINGULAR = 3e-5
@@ -131,34 +89,27 @@ SINGULAR = 3e-5
 regularised by 1e-9 of each variance, the root of which this is."""
 
 
-def _explain_condition(step):
-    """Warn if a coordinate is so nearly a function of others that rounding decides."""
+def _condition(step):
+    """Tell of a coordinate that is so nearly a function of others that rounding decides."""
     factor = step._learned_factor()
     if factor is None:
-        return ""
+        return None
     with np.errstate(invalid="ignore"):  # of what never moves
         left = np.diag(factor) / np.linalg.norm(factor, axis=1)
     i = int(left.argmin())
     if not left[i] <= SINGULAR:
-        return ""
-    return (
-        f"{step.layout.coordinates()[i]} is known to {SINGULAR:.0e} of its sd, or better, if the "
-        "others are known. That is not learned exactly, and the draws may be too narrow. "
-        "Make the combination that is known so well a parameter of its own."
-    )
+        return None
+    return finding("nearly_dependent", name=step.layout.coordinates()[i], singular=SINGULAR)
 
 
-def _explain_bound(label, log_scale, bounds):
-    """Return a warning if a log scale is at one of its bounds, to 1 % of their distance."""
+def _bound(scale, log_scale, bounds):
+    """Tell of a log scale at one of its bounds, to 1 % of their distance."""
     low, high = bounds
     margin = 0.01 * (high - low)
     if low + margin < log_scale < high - margin:
-        return ""
+        return None
     side = "lower" if log_scale <= low + margin else "upper"
-    return (
-        f"{label} ended at its {side} bound, {np.exp(log_scale):.3g}, so the target acceptance was "
-        "not reached. Start nearer to where the posterior is, rescale, or widen scaling_bounds."
-    )
+    return finding("scale_at_bound", scale=scale, side=side, value=np.exp(log_scale))
 
 
 def explain_start(step, q, failure=""):

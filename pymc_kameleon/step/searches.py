@@ -1,6 +1,11 @@
-"""What is said of Searches: how many there were, and where they ended."""
+"""What there is to tell of Searches: how many there were, and where they ended."""
 
-from pymc_kameleon.step.messages import counted
+from pymc_kameleon.findings.finding import finding
+from pymc_kameleon.findings.words import counted
+
+MOST_ELSEWHERE = 0.1
+"""Share of the starts that may end elsewhere from which a finding says so: if some have, or if no
+other chain has made searches of its own, which R-hat would show."""
 
 
 def pool_searches(chains):
@@ -20,47 +25,24 @@ def pool_searches(chains):
                 own.of_prior, own.impossible = of_prior, impossible
 
 
-def note_searches(searches, sampler):
-    """Say how many there were, and where they ended, if all is well."""
-    if searches.n == 0 or searches.may_have_missed:
-        return ""
-    return f"{sampler}: {_in_words(searches)}."
-
-
-def note_impossible(monitor):
-    """Say that more than half of the prior is impossible, if so."""
+def impossible_prior(monitor):
+    """Tell that more than half of the prior is impossible, if so."""
     n, impossible = monitor.of_prior, monitor.impossible
     if not impossible > n / 2:
-        return ""
-    return (
-        f"More than half of the prior may be impossible: {impossible} of {n} draws of it had no "
-        "finite log-density. If the likelihood fails there that should not, mend it; a narrower "
-        "prior saves evaluations."
-    )
+        return None
+    return finding("impossible_prior", n=n, impossible=impossible)
 
 
-def warn_of_searches(searches, reason=""):
-    """Warn if there may be another mode; `reason` is said where the searches may be in vain."""
-    if not searches.may_have_missed:
-        return ""
-    text = _in_words(searches)
-    if searches.fails and searches.n > 1:
-        text += f". {searches.n_best or 'None'} of them came to the best place"
-    return (
-        "there may be another mode, which R-hat does not show. "
-        f"{reason * searches.fails}{text[0].upper()}{text[1:]}. Compare what the model predicts "
-        "with the data. Raise max_evaluations, or tune longer, for more searches; or start where "
-        "the data point to (`initvals`)."
-    )
-
-
-def _in_words(searches):
-    n, n_ends = searches.n, searches.n_ends
+def of_searches(searches):
+    """Tell how many there were, where they ended, and whether they may have missed a mode."""
+    n, share = searches.n, searches.share_elsewhere
+    if n == 0:
+        return None
+    if searches.is_doubtful:
+        return finding("blind_search", n=n, n_best=searches.n_best)
     if n == 1:
-        return "one search for the posterior was made"
-    text = f"{n} searches for the posterior, from different starts, ended in "
-    share = searches.share_elsewhere
-    rest = f"{100 * share:.0f} % of such starts may end elsewhere"
-    if share == 1 and n_ends == 1:
-        rest = "these are too few to tell whether others end elsewhere"
-    return f"{text}{counted(n_ends, 'place')}; {rest}"
+        return finding("no_search")
+    code = "searches"
+    if share > MOST_ELSEWHERE and (searches.n_ends > 1 or searches.are_all):
+        code = "other_ends" if searches.n_ends > 1 else "few_searches"
+    return finding(code, n=n, places=counted(searches.n_ends, "place"), share=100 * share)

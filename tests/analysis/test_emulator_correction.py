@@ -509,9 +509,11 @@ def test_a_poor_emulator_is_called_one(step, result, caplog):
     poor = result.copy(deep=True)
     poor["emulator_moves"]["end_logp"][:, ::5] += 7
     pk.summary(poor, model=step.model)
-    assert "the emulator is poor (effective share" in messages(caplog, logging.WARNING)[-1]
+    [said] = [text for text in messages(caplog) if "[poor_approximation]" in text]
+    assert "The emulator does not come near the posterior (effective share" in said
     few = result.isel(draw=slice(8)).copy(deep=True)
     few["emulator_moves"]["end_log_s"][0, 1:] = np.nan  # one move is left, at most
     caplog.set_level(logging.INFO, "pymc_kameleon")
     pk.expectation(few, lambda v: v["u"])
-    assert any("No correction by emulator" in said for said in messages(caplog))
+    [said] = [text for text in messages(caplog) if "[not_corrected]" in text]
+    assert said.startswith("No correction by emulator")

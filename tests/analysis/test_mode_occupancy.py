@@ -343,7 +343,7 @@ def test_chains_in_different_modes_are_told(square, caplog, starts, warns, monke
         initvals = [{"a": a, "b": 0.0} for a in starts]
         options = {"random_seed": 1, "compute_convergence_checks": True, "initvals": initvals}
         sample(pk.GAM(model=square), draws=200, tune=200, **options)
-    told = [text for text in messages(caplog) if "different modes" in text]
+    told = [text for text in messages(caplog) if "[modes_apart]" in text]
     assert len(told) == warns
     assert not warns or "pk.mode_occupancy(dt)" in told[0]
 

@@ -9,12 +9,12 @@ from runs import messages
 from scipy.stats import norm
 
 import pymc_kameleon as pk
-from pymc_kameleon.analysis import trust
+from pymc_kameleon.analysis.limits_of_r_hat import judged_r_hat
 from pymc_kameleon.analysis.trust import (
     FEW_EVENTS,
     HIGH_ERROR,
+    few_events,
     independent_events,
-    warn_of_few_events,
 )
 
 
@@ -59,20 +59,18 @@ def test_what_is_counted():
     np.testing.assert_array_equal(events, [events[0]] * 2 + [np.inf] * 3 + [events[0]])
 
 
-def test_the_rarest_is_told_first(caplog):
+def test_the_rarest_is_told_first():
     values = np.zeros((4, 500, 3))
     for own, every in enumerate([200, 4, 500]):
         values.reshape(-1, 3)[every // 2 :: every, own] = 1
-    warn_of_few_events(["a", "b", "c"], values, np.False_)
-    [said] = messages(caplog)
+    [found] = few_events(["a", "b", "c"], values, np.False_)
     n = int(values[..., 2].sum())
-    assert said.startswith("The average of c, a rests on few draws")
-    assert f"about {n} independent" in said
-    assert f"Draw {-(-FEW_EVENTS // n)} times as long" in said
-    caplog.clear()
-    warn_of_few_events(["b"], values[..., 1:2], np.False_)
-    warn_of_few_events(["a", "b", "c"], values, np.array([True, False, True]))
-    assert messages(caplog) == []
+    assert found.code == "rare_events"
+    assert found.what.startswith("The average of c, a rests on few draws")
+    assert f"about {n} independent" in found.what
+    assert f"Draw {-(-FEW_EVENTS // n)} times as long" in found.remedy
+    assert few_events(["b"], values[..., 1:2], np.False_) == []
+    assert few_events(["a", "b", "c"], values, np.array([True, False, True])) == []
 
 
 def test_what_is_known_badly_is_told(caplog):
@@ -84,7 +82,7 @@ def test_what_is_known_badly_is_told(caplog):
     errors = table[["mcse_mean", "mcse_sd"]].div(table["sd"], axis=0)
     worst = max(errors["mcse_mean"]["slow"], errors["mcse_sd"]["tailed"])
     [said] = messages(caplog)
-    named = said.partition("badly, as by few draws: ")[2].partition(". The")[0]
+    named = said.partition("imprecise: ")[2].partition(". The")[0]
     assert {"sd of tailed", "mean of slow"} <= set(named.split(", "))
     assert "known" not in named
     assert f"is {worst:.2g} of a standard deviation" in said
@@ -98,7 +96,7 @@ def test_draws_that_never_moved_are_told(caplog):
     """Of all variables: one alone may be a constant."""
     stuck = {"a": np.full((1, 20), 2.0), "b": np.full((1, 20), 0.1)}
     pk.summary(az.from_dict({"posterior": stuck}))
-    assert any("All draws are equal" in said for said in messages(caplog))
+    assert any("[constant_draws]" in said for said in messages(caplog))
 
 
 @pytest.mark.slow
@@ -119,5 +117,6 @@ def test_few_averages_are_off_by_a_fifth_without_a_word():
 def test_an_r_hat_of_1_02_is_too_high_where_draws_are_many(seed):
     """By chance, good chains have it if they are short."""
     x, r_hat = np.random.default_rng(seed).standard_normal((4, 1000, 3)), np.array([1.02, 1.0, 1.0])
-    assert trust._limits_of_r_hat(x, r_hat)[0] < 1.02
-    assert trust._limits_of_r_hat(x[:, :50], r_hat)[0] == 1.05
+    assert judged_r_hat(x, r_hat)[1].tolist() == [True, False, False]
+    assert not judged_r_hat(x[:, :50], r_hat)[1].any()
+    assert judged_r_hat(x[:, :50], r_hat + 0.031)[1].tolist() == [True, False, False]

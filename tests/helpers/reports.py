@@ -1,4 +1,4 @@
-"""Whether a run is right, or a warning names the cause."""
+"""Whether a run is right, or its findings name the cause."""
 
 import numpy as np
 
@@ -11,6 +11,11 @@ def off_by(dt, name, mean, sd):
     return np.abs(found - mean) / sd
 
 
-def told(said, *causes):
-    """Whether a message names one of the causes."""
-    return any(cause in text for text in said for cause in causes)
+MISSED_MODE = {"no_search", "few_searches", "other_ends", "blind_search", "modes_apart"}
+"""Findings that name a mode that was missed, or whose weight is not known."""
+
+
+def told(dt, causes=frozenset(MISSED_MODE)):
+    """Whether the verdict on a run is bad, and one of the causes is among its findings."""
+    found = dt["findings"]
+    return found.attrs["verdict"] != "usable" and bool(causes & set(found["code"].values.tolist()))

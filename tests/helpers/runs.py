@@ -8,8 +8,10 @@ import numpy as np
 from pymc.stats.convergence import SamplerWarning
 
 import pymc_kameleon as pk
+from pymc_kameleon.findings.registry import NOTE
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.job import ChainState, Job
+from pymc_kameleon.step.problems import findings_of, label
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 DRAWN = ("posterior", "sample_stats")
@@ -51,9 +53,23 @@ def assert_same(one, other, groups=DRAWN):
 
 
 def messages(caplog, level=logging.INFO):
-    """Return what the package logged."""
-    records = [r for r in caplog.records if r.name == "pymc_kameleon" and r.levelno >= level]
-    return [r.getMessage() for r in records]
+    """Return what the package logged: of a verdict its line, and all findings with their codes."""
+    said = []
+    for record in caplog.records:
+        if record.name == "pymc_kameleon":
+            found, line = getattr(record, "findings", None), record.getMessage().split("\n")[0]
+            if found is None or line != str(found[0] if found else ""):
+                said.append((record.levelno, line))
+            levels = {"note": logging.INFO, "caution": logging.WARNING, "problem": logging.WARNING}
+            said += [(levels[one.severity], f"{one} [{one.code}]") for one in found or []]
+    return [text for own, text in said if own >= level]
+
+
+def codes(found):
+    """Return the codes of Findings, or of those in a result."""
+    if not isinstance(found, list):
+        return found["findings"]["code"].values.tolist()
+    return [one.code for one in found]
 
 
 def driven(step, n, x, look=lambda step: None):
@@ -69,7 +85,10 @@ def driven(step, n, x, look=lambda step: None):
 
 
 def last_warning(step, tune=300, draws=300, seed=1, x=None):
-    """Run a chain by hand; only the last draw may have a warning: return its message, or ''."""
+    """Run a chain by hand; only the last draw may have a warning: return all that is told, or ''.
+
+    Where its searches ended is left out.
+    """
     step.setup_chain(np.random.default_rng(seed), tune, draws)
     point = step.model.initial_point()
     point = {name: value + 0.3 for name, value in point.items()} if x is None else {"x": x}
@@ -80,10 +99,14 @@ def last_warning(step, tune=300, draws=300, seed=1, x=None):
         point, [stats] = step.step(point)
         warnings.append(stats["warning"])
     assert set(warnings[:-1]) == {None}
+    found = [one for one in findings_of(step) if "search" not in one.code]
     if warnings[-1] is None:
-        return ""
-    assert isinstance(warnings[-1], SamplerWarning)
-    return warnings[-1].message
+        assert {one.severity for one in found} <= {NOTE}
+    else:
+        assert isinstance(warnings[-1], SamplerWarning)
+        assert all(one.what in warnings[-1].message for one in found if one.severity != NOTE)
+    texts = [f"{one.what} {one.remedy} [{one.code}]" for one in found]
+    return " ".join([f"{label(step)}:", *texts]) if found else ""
 
 
 def same(one, other):

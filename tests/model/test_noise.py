@@ -168,9 +168,10 @@ def test_the_target_acceptance_is_one_that_noise_allows():
 def test_too_much_noise_is_said(caplog):
     sample(pk.baselines.RWM(model=toy(3.0), pseudo_marginal=True), tune=200, draws=200)
     said = "\n".join(messages(caplog))
-    assert "the estimates are noisy" in said
+    assert "The estimates are noisy" in said
+    assert "[noisy_estimates]" in said
     assert "more particles" in said
-    assert noise.STUCK_ADVICE in said
+    assert "[stuck_on_estimate]" in said
     assert noise.TOO_NOISY < 9
 
 
@@ -243,6 +244,7 @@ def test_noise_that_nobody_declared_is_said(caplog):
     pk.baselines.RWM(model=model)
     said = "\n".join(messages(caplog))
     assert "noise of its own: at one point it was" in said
+    assert "[noisy_density]" in said
     assert "pk.noise_seed()" in said
     caplog.clear()
     _, model = box(lambda x: -0.5 * x @ x * (1 + 1e-9 * rng.standard_normal()))

@@ -59,6 +59,7 @@ def fails_right(x):
 
 
 def test_errors_are_rejected_as_nan_is_counted_and_told(caplog):
+    caplog.set_level(logging.INFO, "pymc_kameleon")
     dt, _ = run(fails_right, on_error="reject")
     nan, _ = run(lambda x: standard_normal(x) if x[0] <= 0.5 else np.nan, check_repeatable=False)
     np.testing.assert_array_equal(dt["posterior"]["x"], nan["posterior"]["x"])
@@ -66,8 +67,9 @@ def test_errors_are_rejected_as_nan_is_counted_and_told(caplog):
     assert n > 10
     assert dt["posterior"].attrs["rejected_late"] == 0
     assert "rejected_errors" not in nan["posterior"].attrs
-    [said] = [text for text in messages(caplog, logging.WARNING) if "impossible points" in text]
+    [said] = [text for text in messages(caplog) if "impossible points" in text]
     assert said.startswith(f"{n} exceptions of the likelihood counted")
+    assert said.endswith("[rejected_evaluations]")
     assert "where the likelihood raised ZeroDivisionError: the solver broke down." in said
     where = said.partition("in chain 0 at x[0] = ")[2]
     assert float(where.partition(",")[0]) > 0.5
@@ -269,7 +271,8 @@ def test_noise_away_from_the_start_is_noticed(side, caplog):
 
     run(noisy, draws=5, tune=200, chains=4)
     said = "\n".join(warned(caplog))
-    assert "the model is random, or remembers earlier calls" in said
+    assert "The model is random, or remembers earlier calls" in said
+    assert "[random_density]" in said
     assert "pk.noise_seed()" in said
 
 
@@ -312,6 +315,7 @@ def test_a_start_that_is_nan_is_evaluated_again(caplog):
     for n_nan in 1, 3:  # within an evaluation, and by another one
         start(n_nan)
         assert "was NaN, and finite" in warned(caplog)[0]
+        assert "[random_nan]" in warned(caplog)[0]
     with pytest.raises(SamplingError, match="is not finite at the current point"):
         start(10_000)
 
@@ -323,7 +327,7 @@ def test_pm_sample_looks_too(caplog):
     op.function = lambda x: standard_normal(x) + 0.01 * rng.standard_normal()
     with model:
         pm.sample(5, tune=20, chains=1, cores=1, step=step, **QUIET)
-    assert "the model is random" in caplog.text
+    assert "The model is random" in caplog.text
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import numpy as np
 import pymc as pm
 import pytest
 from reports import off_by, told
-from runs import messages
 
 import pymc_kameleon as pk
 
@@ -19,7 +18,7 @@ def curve(amplitudes, times):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_it_is_left_or_a_warning_says_that_there_may_be_another_mode(seed, caplog):
+def test_it_is_left_or_the_verdict_says_that_there_may_be_another_mode(seed):
     y = curve(np.array([2.0, -4.0]), np.array([1.5, 8.0]))
     y += 0.1 * np.random.default_rng(3).standard_normal(len(TIMES))
     with pm.Model():
@@ -28,4 +27,4 @@ def test_it_is_left_or_a_warning_says_that_there_may_be_another_mode(seed, caplo
         pm.Normal("y", pk.black_box(curve)(amplitudes, times), sd, observed=y)
         dt = pk.sample(max_evaluations=300, random_seed=seed, cores=1, progressbar=False)
     is_right = off_by(dt, "sd", 0.1, 0.01).max() < 3  # its posterior sd is .1/√120
-    assert is_right or told(messages(caplog), "may be another mode")
+    assert is_right or told(dt)

@@ -14,7 +14,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
-from runs import QUIET, messages
+from runs import QUIET, codes, messages
 from scipy.special import betaln, logsumexp
 from scipy.stats import multivariate_normal, norm, vonmises
 
@@ -299,7 +299,7 @@ def test_of_a_surrogate(tmp_path, caplog):
     found = pk.evidence(dt, random_seed=1, cores=1)
     assert found.evaluations == op.count == 203
     assert abs(found.log_evidence - known) < 4 * found.standard_error < 0.06
-    assert any("constants of a potential" in message for message in messages(caplog))
+    assert any("[evidence_of_potentials]" in message for message in messages(caplog))
     assert "surrogate" in repr(found)
     dt.to_netcdf(tmp_path / "run.nc")
     again = pk.evidence(tmp_path / "run.nc", model, random_seed=1, cores=1)
@@ -450,7 +450,7 @@ def test_scaled_likelihoods_are_told(caplog):
         with pm.Model() as model:
             pm.Normal("y", pm.Normal("m"), 1, observed=[0.1, 0.2], total_size=total_size)
         draws_of_evidence.say_what_counts(model, {})
-        said = any("y is scaled by total_size" in message for message in messages(caplog))
+        said = any("[evidence_of_minibatch]" in message for message in messages(caplog))
         assert said is (total_size is not None)
 
 
@@ -488,6 +488,7 @@ def test_signs_of_trouble_are_told():
     assert not checked(x).warning
     nothing = checked(x, overlap=0.001)
     assert np.isnan(nothing.log_evidence)
+    assert codes(nothing.findings) == ["unknown_evidence"]
     assert "not known" in nothing.warning
     apart = checked(x + 20 * np.arange(4)[:, None, None] // 2, ess=6.0).warning
     assert "not known" in apart
@@ -497,6 +498,7 @@ def test_signs_of_trouble_are_told():
     doubtful = checked(x + 20 * np.arange(4)[:, None, None] // 2, overlap=0.4, ess=40.0)
     for sign in ("is 0.4;", "40 independent", "R-hat is", "never jump"):
         assert sign in doubtful.warning
+    assert codes(doubtful.findings) == ["doubtful_evidence"]
     assert "doubtful" in repr(doubtful)
     assert "2 draws diverged" in checked(x, n_diverging=2).warning
     slightly_apart = x - x.mean(axis=1, keepdims=True) + 0.2 * np.arange(4)[:, None, None]
@@ -593,6 +595,7 @@ def test_other_data_are_told(caplog):
     with pytest.raises(ValueError, match="whole result"):
         pk.compare_models(trees)
     assert "data of 'a' and 'c' differ" in messages(caplog)[-1]
+    assert "[other_data]" in messages(caplog)[-1]
 
 
 def test_what_is_no_dict_of_results_is_named():

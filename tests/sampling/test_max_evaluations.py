@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 from counted import CALLS, Switch, counting, told
 from models import normal
-from runs import DRAWN, QUIET, assert_same, messages
+from runs import DRAWN, QUIET, assert_same, codes, messages
 from simulated import growth, simulator
 
 import pymc_kameleon as pk
@@ -154,7 +154,7 @@ def test_what_comes_before_the_run_counts(caplog):
     calls = n_calls()
     assert 3 <= calls - n_logp(result) <= 4
     assert calls <= 150
-    said = re.search(r"(\d+) of 150 evaluations: (\d+) before the run", "".join(messages(caplog)))
+    said = re.search(r"(\d+) of 150 evaluations \((\d+) before the run", "".join(messages(caplog)))
     assert list(map(int, said.groups())) == [calls, calls - n_logp(result)]
 
 
@@ -175,11 +175,11 @@ def test_the_log_says_what_they_were_for(surrogate, caplog):
     result = limited(surrogate, 200, cores=1)
     text = "\n".join(messages(caplog))
     made = re.search(
-        r"(\d+) of 200 evaluations: (\d+) to find the posterior, (\d+) to tune, (\d+) for 4 × (\d+)"
-        r" draws\.",
+        r"4 × \(\d+ \+ (\d+)\) draws and (\d+) of 200 evaluations \((\d+) to find the posterior, "
+        r"(\d+) to tune, (\d+) to draw\)",
         text,
     )
-    total, *parts, each = map(int, made.groups())
+    each, total, *parts = map(int, made.groups())
     assert total == sum(parts) == n_calls()
     assert parts[2] == result["sample_stats"]["n_logp"].sum()
     assert each == result["posterior"].sizes["draw"]
@@ -249,10 +249,9 @@ def test_of_few_evaluations_there_are_two_chains(surrogate, request, monkeypatch
     assert limited(surrogate, 79, cores=1, chains=3)["posterior"].sizes["chain"] == 3
 
 
-def test_a_search_that_ends_too_early_is_told(surrogate, caplog):
+def test_a_search_that_ends_too_early_is_told(surrogate):
     Switch.function = lambda x: 50 * np.sin(1e3 * x.sum())
-    limited(surrogate, 45, cores=1)
-    assert "has not found the posterior, and max_evaluations leaves none" in caplog.text
+    assert "posterior_not_found" in codes(limited(surrogate, 45, cores=1))
 
 
 @pytest.mark.slow

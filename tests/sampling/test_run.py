@@ -16,7 +16,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from models import box, normal
-from runs import DRAWN, QUIET, assert_same, messages, resume, sample
+from runs import DRAWN, QUIET, assert_same, codes, messages, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.model import pymc_internals
@@ -139,15 +139,14 @@ def test_what_is_not_enough_is_said(walk, enough, caplog):
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         result = sample(walk, draws=n - 1, tune=100, chains=3, target_ess=1e5)
     assert result["posterior"].sizes["draw"] == n - 1
-    (message,) = messages(caplog, logging.WARNING)
-    assert message == f"{n - 1} draws of 3 chains are not enough; pk.resume(...) goes on."
-    caplog.clear()
-    with caplog.at_level(logging.INFO, "pymc_kameleon"):
-        sample(walk, draws=n, tune=100, chains=3, target_ess=500)
-    assert f"{n} draws of 3 chains are enough." in messages(caplog)
+    assert "not_enough" in codes(result)
+    said = f"{n - 1} draws of 3 chains are not enough for target_ess. pk.resume(...) resumes it."
+    assert f"{said} [not_enough]" in messages(caplog)
+    enough = sample(walk, draws=n, tune=100, chains=3, target_ess=500)
+    assert "not_enough" not in codes(enough)
 
 
-def test_the_most_draws_may_be_enough(walk, enough, caplog):
+def test_the_most_draws_may_be_enough(walk, enough):
     """They are looked at, too, wherever the last look was."""
     n = enough["posterior"].sizes["draw"] - 1
     options = {"draws": n, "tune": 100, "chains": 3}
@@ -155,9 +154,7 @@ def test_the_most_draws_may_be_enough(walk, enough, caplog):
     target, rhat = reached(draws)
     assert rhat <= 1.01
     assert reached(draws.isel(draw=slice(max(look for look in LOOKS if look < n))))[0] < target
-    with caplog.at_level(logging.INFO, "pymc_kameleon"):
-        sample(walk, target_ess=target, **options)
-    assert f"{n} draws of 3 chains are enough." in messages(caplog)
+    assert "not_enough" not in codes(sample(walk, target_ess=target, **options))
     for few in (1, 3):
         assert sample(walk, draws=few, target_ess=450)["posterior"].sizes["draw"] == few
 
@@ -227,14 +224,14 @@ class Clock:
 @pytest.mark.parametrize("limit", [130.5, timedelta(minutes=2, seconds=10.5)])
 def test_time_may_be_up(limit, walk, whole, by_one, monkeypatch, caplog):
     Clock(monkeypatch)
-    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
         result = sample(walk, max_time=limit)
     made = 131 - 100  # advances of both chains, of which 50 each are tuning
     assert result["posterior"].sizes["draw"] == made // 2
     assert result["posterior"].attrs["sampling_time"] >= 131
-    assert (
-        f"The time was up. The result has {made // 2} draws of 2 chains; pk.resume" in caplog.text
-    )
+    said = f"The time was up. The result has {made // 2} draws of 2 chains. pk.resume"
+    assert said in "\n".join(messages(caplog))
+    assert "out_of_time" in codes(result)
     assert_same(resume(result, walk.model, None), whole, ALL)
 
 
@@ -244,7 +241,7 @@ def test_time_may_be_up_while_tuning(walk, whole, by_one, monkeypatch, caplog):
         Clock(patch)
         with caplog.at_level(logging.WARNING, "pymc_kameleon"):
             result = sample(walk, max_time=20)
-    assert "The time was up. The result has no draws after tuning yet" in caplog.text
+    assert {"no_draws", "out_of_time"} <= set(codes(result))
     assert result["sampling_state"]["monitor_done"].values.tolist() == [11, 10]
     assert_same(resume(result, walk.model, None), whole, ALL)
     assert_same(sample(walk, max_time=3600), whole, ALL)
@@ -281,7 +278,7 @@ def test_a_callback_sees_what_pymc_shows_it(walk, whole):
 
 
 @pytest.mark.slow
-def test_a_callback_may_stop(walk, whole, by_one, caplog):
+def test_a_callback_may_stop(walk, whole, by_one):
     def interrupts(run, draw):
         if draw.draw_idx == 70:
             raise KeyboardInterrupt
@@ -290,11 +287,11 @@ def test_a_callback_may_stop(walk, whole, by_one, caplog):
         if draw.draw_idx == 70:
             assert run.stop() is None
 
-    for callback, word in ((interrupts, "interrupted"), (stops, "stopped")):
-        caplog.clear()
-        with caplog.at_level(logging.WARNING, "pymc_kameleon"):
-            result = sample(walk, callback=callback)
-        assert f"Sampling was {word}. The result has 20 draws of 2 chains" in caplog.text
+    for callback, code in ((interrupts, "interrupted"), (stops, "stopped")):
+        result = sample(walk, callback=callback)
+        [text] = [str(own) for own in result["findings"]["what"].values if "Sampling" in str(own)]
+        assert text == f"Sampling was {code}. The result has 20 draws of 2 chains."
+        assert code in codes(result)
         assert_same(resume(result, walk.model, None), whole, ALL)
 
 

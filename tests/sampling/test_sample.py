@@ -28,7 +28,7 @@ from pymc.util import get_random_generator
 from pytensor import wrap_py
 from pytensor.compile.mode import get_mode
 from pytensor.raise_op import Assert
-from runs import DRAWN, QUIET, WARMUP, assert_same, messages, resume, sample, unpooled
+from runs import DRAWN, QUIET, WARMUP, assert_same, codes, messages, resume, sample, unpooled
 from test_contract import BY_FAMILY, BY_FEW, ROWS, refusal
 from test_contract import run as run_by_hand
 
@@ -142,14 +142,22 @@ def test_draws_what_pm_sample_draws(row, model):
     knows = type(step).__name__ in {"SurrogateMetropolis", "BoxedEmulator"}
     kept |= {"evaluations"} if knows else set()
     kept |= {"search"} if step.search.searches else set()
-    assert set(ours.children) - set(theirs.children) == {"learned", "sampling_state"} | kept
+    own = {"learned", "sampling_state", "findings"}
+    assert set(ours.children) - set(theirs.children) == own | kept
     assert_same(ours, theirs, theirs.children)
     assert len(np.unique(ours["posterior"]["a"])) > 60
 
 
 def test_resumed_draws_are_those_of_one_run(row, model):
     step, whole = row
-    half = sample(step, draws=30, tune=200, discard_tuned_samples=False)
+    options = {"tune": 200, "discard_tuned_samples": False}
+    if isinstance(step, pk.EmulatorMetropolis):  # for more draws it makes more searches
+        options |= {"callback": lambda run, draw: draw.draw_idx < 230 or run.stop()}
+        half = sample(step, draws=60, **options)
+        assert half["posterior"].sizes["draw"] < 60
+        assert_same(resume(half, model, None), whole, DRAWN + WARMUP)
+        return
+    half = sample(step, draws=30, **options)
     assert_same(half, whole, WARMUP)
     assert_same(resume(half, model), whole, DRAWN + WARMUP)
 
@@ -249,24 +257,26 @@ def test_the_step_passed_in_is_left_alone(walk):
     np.testing.assert_equal(walk.sampling_state.parameters, before.parameters)
 
 
-def test_convergence_is_checked(still, caplog):
-    with caplog.at_level(logging.WARNING):
-        sample(still, compute_convergence_checks=True, draws=200)
-    assert "rhat" in caplog.text
+def test_convergence_is_checked(still):
+    found = sample(still, compute_convergence_checks=True, draws=200)
+    assert "chains_disagree" in codes(found)
+    assert found["findings"].attrs["verdict"] == "not usable"
+    unchecked = sample(still, draws=200)
+    assert "chains_disagree" not in codes(unchecked)
+    assert not unchecked["findings"].attrs["is_checked"]
 
 
 @pytest.mark.parametrize(("apart", "is_told"), [(0.0, False), (1.0, True)])
-def test_chains_that_differ_are_given_advice(pair, caplog, apart, is_told):
+def test_chains_that_differ_are_given_advice(pair, apart, is_told):
     rng = np.random.default_rng(1)
     x = rng.standard_normal((4, 200)) + apart * np.arange(4)[:, None]
     draws = {"x": x, "y": rng.standard_normal((4, 200))}
     posterior = xr.Dataset({name: (("chain", "draw"), own) for name, own in draws.items()})
     tree = xr.DataTree.from_dict({"posterior": posterior})
-    finish = outcome.Finish(pair, {}, True, False, None)
-    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
-        finish.check(tree)
-    said = "".join(messages(caplog))
-    assert ("If the model is a hierarchy" in said) == ("try NUTS" in said) == is_told
+    outcome.Finish(pair, {}, True, False, None).conclude(tree, [], "8 draws")
+    found = set(codes(tree))
+    assert ({"r_hat", "chains_disagree"} & found != set()) == is_told
+    assert ({"hierarchy", "has_gradient"} & found == {"hierarchy", "has_gradient"}) == is_told
 
 
 def test_quiet(gam, caplog, capsys):
@@ -276,7 +286,7 @@ def test_quiet(gam, caplog, capsys):
         with caplog.at_level(logging.INFO, "pymc_kameleon"):
             sample(gam, quiet=quiet, **options)
         shown = capsys.readouterr()
-        assert ("transitions of tuning" in caplog.text) == ("Progress" in shown.out) != quiet
+        assert ("draws and" in caplog.text) == ("Progress" in shown.out) != quiet
         assert (caplog.text + shown.out + shown.err == "") == quiet
 
 
@@ -704,11 +714,11 @@ def test_an_interrupted_run_gives_what_there_is(
     """What one chain has made and the other has not, is not lost."""
     whole = sample(walk, discard_tuned_samples=False)
     interrupt(*limits)
-    with caplog.at_level(logging.WARNING, "pymc_kameleon"):
+    with caplog.at_level(logging.INFO, "pymc_kameleon"):
         result = sample(walk, cores=2, draws=30, discard_tuned_samples=False)
-    (message,) = messages(caplog, logging.WARNING)
+    [message] = [text for text in messages(caplog) if "interrupted" in text]
     chains = f"{len(kept)} chain{'s' * (len(kept) > 1)}"
-    assert f"interrupted. The result has {length} draws of {chains};" in message
+    assert f"interrupted. The result has {length} draws of {chains}." in message
     assert (f"Chain {1 - kept[0]} is shorter" in message) == (len(kept) == 1)
     expected = whole.sel(chain=kept)
     assert_same(result, expected, WARMUP)
@@ -733,9 +743,9 @@ def test_a_run_interrupted_while_tuning_keeps_its_tuning(
     interrupt(*limits)
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
         result = sample(walk, cores=2, discard_tuned_samples=False)
-    assert "The result has no draws after tuning yet" in caplog.text
+    assert {"no_draws", "interrupted"} <= set(codes(result))
     assert {name: len(result[name]["draw"]) for name in DRAWN} == dict.fromkeys(DRAWN, 0)
-    assert not [m for m in messages(caplog, logging.WARNING) if "no proposal was accepted" in m]
+    assert "no_move" not in codes(result)
     monkeypatch.undo()
     assert_same(resume(result, line, None), whole, DRAWN + WARMUP)
 
@@ -1037,10 +1047,10 @@ def test_a_compiled_model_says_nothing(gam, caplog):
         sample(gam, tune=100, cores=2)
     assert messages(caplog, logging.WARNING) == []
     said = messages(caplog)
-    assert said[0] == "Threaded sampling (2 chains in 2 threads). GAM: [a, s]"
-    assert said[1].startswith(
-        "Sampling 2 chains for 100 tune and 30 draw iterations (200 + 60 draws total) took"
-    )
+    assert said[0] == "Threaded sampling (2 chains in 2 threads). GAM: [a, s]."
+    assert said[1].startswith("Not checked. 2 × (100 + 30) draws and ")
+    assert "[searches]" in said[2]
+    assert len(said) == 3
 
 
 @pytest.fixture
@@ -1132,16 +1142,18 @@ def test_impossible_steps(gam, line, walk, pair, two_steps, mixed_model):
 # ---- warnings -------------------------------------------------------------------------------
 
 
-def test_a_warning_appears_once_with_the_numbers_of_its_chains(gam, caplog):
+def test_a_finding_appears_once_with_the_numbers_of_its_chains(gam, caplog):
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
-        sample(gam, chains=3, initvals=[{}, STARTS[0], {}], tune=100)
-    (message,) = messages(caplog, logging.WARNING)
-    assert message.startswith("Chains 0, 2: GAM([a, s_log__]): the chain started at")
+        dt = sample(gam, chains=3, initvals=[{}, STARTS[0], {}], tune=100)
+    line, message = messages(caplog, logging.WARNING)
+    assert line.startswith("Check. 3 × (100 + 30) draws and ")
+    assert message.startswith("Chains 0, 2: The chain started at")
+    assert codes(dt).count("common_start") == 1
     caplog.clear()
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
         sample(gam, tune=5, chains=1)
-    (message,) = messages(caplog, logging.WARNING)
-    assert message.startswith("Chain 0: GAM([a, s_log__]): only 50 transitions of tuning")
+    line, message = messages(caplog, logging.WARNING)
+    assert message.startswith("Only 50 transitions of tuning")
 
 
 @given(
@@ -1171,7 +1183,7 @@ def test_a_check_that_fails_loses_no_draws(monkeypatch, caplog):
     def fail(tree, model):
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(outcome, "run_convergence_checks", fail)
+    monkeypatch.setattr(outcome, "findings_of_draws", fail)
     result = sample(pk.GAM(model=normal(2)), compute_convergence_checks=True)
     assert result["posterior"].sizes["draw"] > 0
     assert "The convergence checks failed; the draws are returned" in caplog.text

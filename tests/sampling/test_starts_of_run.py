@@ -83,7 +83,8 @@ def test_too_few_draws_are_told(step, draws, caplog):
     """As of a result of pm.find_MAP, which has one."""
     found = begun(step, draws.isel(chain=[0], draw=[9]), chains=3)["s"]
     np.testing.assert_allclose(found, [10, 10, 10], rtol=1e-8)
-    assert any("fewer draws (1) than there are chains (3)" in line for line in messages(caplog))
+    [said] = [line for line in messages(caplog) if "[few_start_draws]" in line]
+    assert "fewer draws (1) than there are chains (3)" in said
 
 
 def test_a_result_may_be_a_file_or_a_store(step, draws, tmp_path):

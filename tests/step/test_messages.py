@@ -2,20 +2,23 @@
 
 import logging
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
 import pytest
 from models import box, normal
-from runs import QUIET
+from runs import QUIET, codes
 
 import pymc_kameleon as pk
+from pymc_kameleon.findings.finding import finding, merged
+from pymc_kameleon.findings.words import chains_named, counted, in_words
 from pymc_kameleon.sampling import outcome
-from pymc_kameleon.sampling.run_costs import say_what_a_run_costs
+from pymc_kameleon.sampling.run_costs import what_a_run_costs
 from pymc_kameleon.step import draw_costs
 from pymc_kameleon.step import messages as step_messages
-from pymc_kameleon.step.messages import chains_named, counted, in_words, say_if_compiling
+from pymc_kameleon.step.messages import say_if_compiling
 
 
 @pytest.fixture
@@ -75,49 +78,43 @@ def with_costs(step, seconds, monkeypatch):
     return step
 
 
-def test_what_an_expensive_run_costs(said, monkeypatch):
+def test_what_an_expensive_run_costs(monkeypatch):
     """Nothing is called for a message: it might crash, and here that is the user's own process."""
     op, model = box()
     step = with_costs(pk.baselines.RWM(model=model, steps_per_draw=10), 0.1, monkeypatch)
     op.count = 0
-    said()
-    say_what_a_run_costs([step], 4, 2000, 2)
-    assert said() == [
+    assert what_a_run_costs([step], 4, 2000, 2) == (
         "4 chains × 2000 draws × 10 transitions of RWM = 80 000 evaluations of 100 ms: about "
         "1 h 7 min on 2 cores; steps_per_draw=1 makes 8000."
-    ]
+    )
     step.steps_per_draw = 1
-    say_what_a_run_costs([step], 1, 20, 8)
-    assert said() == [
+    assert what_a_run_costs([step], 1, 20, 8) == (
         "1 chain × 20 draws × 1 transition of RWM = 20 evaluations of 100 ms: about 2 s on 1 core."
-    ]
-    say_what_a_run_costs([step], 4, 20, None)
-    assert said()[0].endswith("= 80 evaluations of 100 ms: about 8 s of computing.")
+    )
+    said = what_a_run_costs([step], 4, 20, None)
+    assert said.endswith("= 80 evaluations of 100 ms: about 8 s of computing.")
     assert op.count == 0
 
 
-def test_what_a_run_with_two_steps_costs(said, monkeypatch):
+def test_what_a_run_with_two_steps_costs(monkeypatch):
     with pm.Model() as model:
         x, y = pm.Normal("x"), pm.Normal("y", shape=3)
     walk = with_costs(pk.baselines.RWM([x], model=model, steps_per_draw=5), 0.2, monkeypatch)
     tries = with_costs(pk.CMH([y], model=model, steps_per_draw=1), 0.1, monkeypatch)
-    said()
-    say_what_a_run_costs([walk, tries], 2, 50, 1)
-    assert said() == [
+    assert what_a_run_costs([walk, tries], 2, 50, 1) == (
         "2 chains × 50 draws × 5 transitions of RWM = 500 evaluations of 200 ms, and × 1 transition"
         " of CMH = at most 300 evaluations of 100 ms: about 2.2 min at most on 1 core; "
         "steps_per_draw=1 makes 400."
-    ]
+    )
 
 
-def test_arithmetic_that_cannot_be_measured_is_named(said, monkeypatch):
+def test_arithmetic_that_cannot_be_measured_is_named(monkeypatch):
     """As of emulators, which are fitted and walked on: that takes longer than the evaluations."""
     _, model = box()
     step = with_costs(pk.baselines.RWM(model=model, steps_per_draw=1), 0.1, monkeypatch)
     monkeypatch.setattr(step, "own_arithmetic", pk.EmulatorMetropolis.own_arithmetic)
-    said()
-    say_what_a_run_costs([step], 1, 20, 8)
-    assert said()[0].endswith(
+    said = what_a_run_costs([step], 1, 20, 8)
+    assert said.endswith(
         "about 2 s on 1 core, and 2 to 20 ms for each draw to walk on emulators, more if there are "
         "many outputs."
     )
@@ -141,11 +138,10 @@ def test_looking_for_scales_counts_too(said, monkeypatch):
     assert "scales" not in " ".join(said())
 
 
-def test_evaluations_of_all_chains_in_one_call(said, monkeypatch):
+def test_evaluations_of_all_chains_in_one_call(monkeypatch):
     step = with_costs(pk.baselines.RWM(model=box()[1], steps_per_draw=1), 1.0, monkeypatch)
-    said()
-    say_what_a_run_costs([step], 64, 10, 64, together=True)
-    assert "= 640 evaluations of 1 s: about 10 s with 64 in one call." in said()[0]
+    said = what_a_run_costs([step], 64, 10, 64, together=True)
+    assert "= 640 evaluations of 1 s: about 10 s with 64 in one call." in said
 
 
 @pytest.mark.parametrize(
@@ -156,13 +152,10 @@ def test_evaluations_of_all_chains_in_one_call(said, monkeypatch):
         (True, None, "about 105 to find the posterior: about 2.4 min of computing"),  # 45 + 60 + 40
     ],
 )
-def test_one_chain_looks_for_the_posterior_where_others_follow(
-    pools, cores, words, said, monkeypatch
-):
+def test_one_chain_looks_for_the_posterior_where_others_follow(pools, cores, words, monkeypatch):
     step = with_costs(pk.SurrogateMetropolis(model=box()[1]), 1.0, monkeypatch)
-    said()
-    say_what_a_run_costs([step], 4, 10, cores, 4, pools)
-    assert words in said()[0]
+    said = what_a_run_costs([step], 4, 10, cores, 4, pools)
+    assert words in said
 
 
 @pytest.mark.parametrize("seconds", [2, 1e-6])
@@ -211,29 +204,27 @@ def test_compiling_is_announced_and_its_end_told(long, said, monkeypatch):
 def test_a_short_run_took_some_time(said):
     model = normal(1)
     pk.sample(20, tune=50, chains=1, step=pk.baselines.RWM(model=model), model=model, **QUIET)
-    took = re.search(r"took (\S+ \S+)\.$", said()[-1])
+    took = re.search(r" evaluations in (\S+ \S+)\.", said()[-1])
     assert took[1][0] != "0"
 
 
 @pytest.mark.parametrize("tune", [0, 5])
-def test_all_chains_say_together_what_they_have_in_common(tune, said):
-    """Also if only the numbers differ; and a run that goes on does not say it again."""
+def test_all_chains_tell_together_what_they_have_in_common(tune):
+    """Also if only the numbers differ; and a run that goes on tells of the whole result."""
     op, model = box()
     op.function = lambda x: 0.0 if abs(x[0] - 0.3) < 1e-9 else np.nan  # nothing is accepted
     starts = [{"x": np.array([0.3, i])} for i in range(3)]
     step = pk.baselines.RWM(model=model, steps_per_draw=10)
     options = {"chains": 3, "cores": 1, "model": model} | QUIET
     first = pk.sample(30, tune=tune, step=step, initvals=starts, **options)
-    warnings = [message for message in said() if message.startswith("Chain")]
-    assert [message[:28] for message in warnings] == [
-        "Chains 0, 1, 2: RWM([x]): on",
-        "Chains 0, 1, 2: RWM([x]): no",
-    ]
-    pk.resume(first, 30, step=step, model=model, **QUIET)
-    assert not [message for message in said() if message.startswith("Chain")]
+    assert codes(first) == ["no_move", "short_tuning"]
+    assert first["findings"]["chains"].values.tolist() == ["[]", "[]"]  # all
+    assert first["findings"].attrs["verdict"] == "not usable"
+    whole = pk.resume(first, 30, step=step, model=model, **QUIET)
+    assert codes(whole) == codes(first)
 
 
-def test_tuning_is_not_judged_until_it_is_over(said):
+def test_tuning_is_not_judged_until_it_is_over():
     _, model = box()
     step = pk.baselines.RWM(model=model, steps_per_draw=1)
     options = {"chains": 1, "cores": 1, "random_seed": 1, "model": model} | QUIET
@@ -243,51 +234,38 @@ def test_tuning_is_not_judged_until_it_is_over(said):
         run.stop()
 
     stopped = pk.sample(300, tune=50, step=step, callback=stop, **options)
-    assert not [message for message in said() if message.startswith("Chain")]
-    pk.resume(stopped, step=step, model=model, **QUIET)
-    (warning,) = [message for message in said() if message.startswith("Chain")]
-    assert "only 50 transitions of tuning" in warning
+    assert codes(stopped) == ["no_draws", "stopped"]
+    assert codes(pk.resume(stopped, step=step, model=model, **QUIET)) == ["short_tuning"]
 
 
-def test_what_differs_in_numbers_is_said_once(said, monkeypatch):
-    problems = {"a": ["stuck for 44 draws.", "x[0] at 2.5e-05."], "b": ["stuck for 60 draws."]}
-    monkeypatch.setattr(outcome, "closing_problems", lambda step: problems[step.kind])
-    ended = [
-        (
-            SimpleNamespace(number=i, given_warnings=given_warnings, begun=0, tune=1000, done=1500),
-            [SimpleNamespace(kind=kind, var_names=["x"])],
-        )
-        for i, (kind, given_warnings) in enumerate(
-            [("a", set()), ("b", set()), ("a", {(0, problems["a"][0])})]
-        )
+def test_what_differs_in_numbers_is_told_once():
+    """Where it was found is told of some of the chains, and where there are several steps."""
+    stuck = [replace(finding("stuck", draws=n), chains=(i,)) for i, n in enumerate((44, 60))]
+    idle = [
+        replace(finding("idle_coordinates", names=name, n=9), chains=(2,)) for name in ("a", "b")
     ]
-    outcome.say_what_was_done(ended, 0.51)
-    assert said() == [
-        "Chains 0, 1: SimpleNamespace([x]): stuck for 44 draws. "
-        "(The numbers are those of chain 0.)",
-        "Chains 0, 2: SimpleNamespace([x]): x[0] at 2.5e-05.",
-        "Sampling 3 chains for 1000 tune and 500 draw iterations (3000 + 1500 draws total) took "
-        "510 ms.",
-    ]
+    found = merged(stuck + idle, 3)
+    assert codes(found) == ["stuck", "idle_coordinates", "idle_coordinates"]
+    assert [one.chains for one in found] == [(0, 1), (2,), (2,)]
+    assert str(found[0]).startswith("Chains 0, 1: A chain was stuck for 44 draws in a row.")
+    [everywhere] = merged(stuck, 2)
+    assert str(everywhere).startswith("A chain was stuck")
+    of_step = [replace(one, source="GAM([x])") for one in stuck]
+    assert merged(of_step, 2, several_steps=True)[0].where == "GAM([x])"
+    assert merged(of_step, 2)[0].where == ""
 
 
 @pytest.mark.parametrize(
     ("tune", "ends", "words"),
     [
-        (1000, [(0, 254), (0, 254)], "2 chains for 254 tune and 0 draw iterations (508 + 0 "),
-        (1000, [(0, 254), (0, 1100)], "2 chains (1254 + 100 draws total, of tuning and after it)"),
-        (100, [(400, 400), (100, 400)], "2 chains (0 + 300 draws total, of tuning and after it)"),
-        (100, [(40, 130)], "1 chain for 60 tune and 30 draw iterations (60 + 30 draws total)"),
+        (1000, [(0, 254), (0, 254)], "2 × (254 + 0) draws"),
+        (1000, [(0, 254), (0, 1100)], "1254 + 100 draws"),
+        (100, [(400, 400), (100, 400)], "0 + 300 draws"),
+        (100, [(40, 130)], "1 × (60 + 30) draws"),
     ],
 )
-def test_what_was_done_is_what_this_run_made(tune, ends, words, said):
+def test_what_was_made_is_what_this_run_made(tune, ends, words):
     """However unevenly its chains begin and end."""
     chains = [SimpleNamespace(tune=tune, begun=begun, done=done) for begun, done in ends]
-    outcome.say_what_was_done([(chain, []) for chain in chains], 1.0)
-    assert words in said()[0]
-
-
-def test_what_evaluations_were_for_is_said_with_it(said):
-    chain = SimpleNamespace(tune=0, begun=0, done=10)
-    outcome.say_what_was_done([(chain, [])], 1.0, "40 of 50 evaluations: 40 for 1 × 10 draws")
-    assert said()[0].endswith("took 1 s; 40 of 50 evaluations: 40 for 1 × 10 draws.")
+    made = outcome.what_was_made([(chain, []) for chain in chains], 1.0, "40 of 50 evaluations")
+    assert made == f"{words} and 40 of 50 evaluations in 1 s"

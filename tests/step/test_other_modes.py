@@ -4,12 +4,12 @@ import numpy as np
 import pymc as pm
 import pytest
 from models import Counting, black_box
-from runs import sample
+from runs import codes, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.step.initial_search import InitialSearch
-from pymc_kameleon.step.searches import note_impossible, pool_searches
+from pymc_kameleon.step.searches import impossible_prior, pool_searches
 
 FAR = np.array([9.0, 12.0])
 BY_GRADIENT = pk.GadRWM, pk.GadMALA
@@ -83,11 +83,10 @@ def test_chains_pool_what_they_have_learned_in_one_mode(ends):
     np.testing.assert_allclose(means, pooled)
 
 
-def test_a_look_is_made_and_counted(caplog):
+def test_a_look_is_made_and_counted():
     """One sentence tells of the looks of all chains."""
-    with caplog.at_level("INFO", "pymc_kameleon"):
-        dt = run(pk.GAM, discard_tuned_samples=False)
-    assert caplog.text.count("searches for the posterior, from different starts, ended in") == 1
+    dt = run(pk.GAM, discard_tuned_samples=False)
+    assert sum(code in ("searches", "other_ends", "few_searches") for code in codes(dt)) == 1
     assert np.all(dt["warmup_sample_stats"]["n_logp"].values[:, 0] > 200)
 
 
@@ -137,9 +136,11 @@ def test_all_chains_say_together_what_of_the_prior_is_impossible(impossible, wor
         step.setup_chain(1, 100, 10)
         step.monitor.of_prior, step.monitor.impossible = 15, n
     pool_searches(chains)
-    [said] = {note_impossible(step.monitor) for [step] in chains}
-    assert words in said
-    assert bool(said) == bool(words)
+    for [step] in chains:
+        found = impossible_prior(step.monitor)
+        assert (found is not None) == bool(words)
+        assert not found or (found.code, words) == ("impossible_prior", "17 of 30 draws")
+        assert not found or "17 of 30 draws" in found.what
 
 
 def test_a_step_of_some_variables_does_not_look():

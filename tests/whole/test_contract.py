@@ -26,6 +26,7 @@ from pymc_kameleon import testing
 from pymc_kameleon.core.chain import MOVED, compile_draws
 from pymc_kameleon.core.jit import cached_jit, jit
 from pymc_kameleon.core.numba_cache import Cache
+from pymc_kameleon.samplers.approximation.metropolis import ApproximationMetropolis
 from pymc_kameleon.samplers.gradient import mala
 from pymc_kameleon.step import make_draws
 from pymc_kameleon.step.initial_search import NoSearch
@@ -168,7 +169,7 @@ def evaluations(step):
     largest = step.steps_per_draw * step._largest_n_logp()
     if isinstance(step, pk.CMTM):
         return largest // 9, largest
-    if isinstance(step, pk.SurrogateMetropolis):
+    if isinstance(step, ApproximationMetropolis):
         return 0, largest  # its inner chain may lead nowhere
     return (step.steps_per_draw if isinstance(step, pk.GadMALA) else largest), largest
 

@@ -38,6 +38,7 @@ from runs import (
     QUIET,
     assert_same,
     begun,
+    codes,
     job_of,
     joined,
     messages,
@@ -347,7 +348,7 @@ def test_a_likelihood_may_press_ctrl_c_itself(where, black_walk, caplog):
     box(Disturbed(30, KeyboardInterrupt))
     with pools(where) if where == "threads" else nullcontext() as executor:
         result = sample(black_walk, executor=executor, **options)
-    assert "Sampling was interrupted" in caplog.text
+    assert "interrupted" in codes(result)
     box()
     is_part_of(result, whole)
     assert_same(resume(result, black_walk.model, None), whole, ALL)
@@ -629,6 +630,7 @@ class Jitted:
 @pytest.mark.slow
 def test_a_linker_that_is_neither_numbas_nor_c_nor_python_is_replaced(monkeypatch, caplog):
     """As JAX's, by C's, which is said."""
+    caplog.set_level(logging.INFO, "pymc_kameleon")
     step, make = pk.baselines.RWM(model=normal(), steps_per_draw=2), functions.pymc_compile
 
     def compile_as_jax_would(*arguments, **options):
@@ -646,7 +648,8 @@ def test_a_linker_that_is_neither_numbas_nor_c_nor_python_is_replaced(monkeypatc
         pm.Normal("x")
     result = sample(pk.baselines.RWM(model=model, steps_per_draw=2))
     said = "log-density runs through Python, which is slower: NumbaLinker compiles nothing that"
-    assert said in caplog.text
+    [text] = [text for text in messages(caplog) if "[runs_in_python]" in text]
+    assert said in text
     np.testing.assert_allclose(result["posterior"]["x"], expected["posterior"]["x"], rtol=1e-6)
 
 
@@ -767,7 +770,7 @@ def test_scales_from_1e_12_to_1e12(cls, caplog):
     step = cls(model=wide())
     draws = sample(step, draws=1000, tune=1000, initvals={"x": SCALES})["posterior"]["x"]
     sds = draws.std(("chain", "draw")).values / SCALES
-    assert (abs(sds - 1) < 0.25).all() or caplog.messages
+    assert (abs(sds - 1) < 0.25).all() or messages(caplog, logging.WARNING)
 
 
 @pytest.mark.slow
@@ -854,14 +857,12 @@ def test_data_may_change_between_runs(fit):
     assert float(results[1]["posterior"]["x"].mean()) > 3
 
 
-def test_data_that_change_during_a_run_are_told(fit, caplog):
+def test_data_that_change_during_a_run_are_told(fit):
     def change(run, draw):
         pm.set_data({"data": [5.0, 5.5, 5.0]}, model=fit.model)
 
-    sample(fit)
-    assert "data were changed" not in caplog.text
-    sample(fit, callback=change)
-    assert "The data were changed while the chains ran" in caplog.text
+    assert "changed_data" not in codes(sample(fit))
+    assert "changed_data" in codes(sample(fit, callback=change))
     pm.set_data({"data": [0.5, 1.0, 3.0]}, model=fit.model)
 
 

@@ -13,6 +13,8 @@ from pymc_kameleon.analysis.unconstrained_draws import (
     on_unconstrained_scale,
     variables_lacking,
 )
+from pymc_kameleon.findings.finding import say
+from pymc_kameleon.findings.words import some
 from pymc_kameleon.model.layout import Layout, split_name
 from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC, REPEATABLE
 from pymc_kameleon.model.pymc_internals import (
@@ -31,7 +33,6 @@ from pymc_kameleon.step.groups import (
     STATE_GROUP,
     SURROGATE_MOVES,
 )
-from pymc_kameleon.step.messages import some
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -200,26 +201,13 @@ def check_model(model):
 def say_what_counts(model, restricted):
     """Log what the evidence depends on besides priors and data, as regions by variable."""
     if restricted:
-        _log.warning(
-            f"The evidence counts {some([*restricted])} only in the region that the step was "
-            "restricted to, and the prior is not made larger there for it. Bounds in the prior do "
-            "that."
-        )
+        say("evidence_of_region", names=some([*restricted]))
     if flat := _flat(model):
-        _log.warning(
-            f"{some(flat)} is flat, which is no prior: unless potentials make it one, the evidence "
-            "has an arbitrary constant."
-        )
+        say("evidence_of_flat_prior", names=some(flat))
     if scaled := _names_of(model.observed_RVs, MinibatchRandomVariable):
-        _log.warning(
-            f"The log-likelihood of {some(scaled)} is scaled by total_size, so that this is not "
-            "the evidence of data that were observed."
-        )
+        say("evidence_of_minibatch", names=some(scaled))
     if potentials := [own.name for own in model.potentials]:
-        _log.info(
-            f"The evidence counts {some(potentials)} as it is: the constants of a potential count, "
-            "too."
-        )
+        say("evidence_of_potentials", names=some(potentials))
 
 
 def _names_of(variables, kinds):

@@ -1,17 +1,18 @@
 """What ``pk.evidence`` returns, and when it says that it is not to be trusted."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import xarray as xr
 from arviz_stats.base import array_stats
 from scipy.special import expit
 
-from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, limits_of_r_hat
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, judged_r_hat
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
-from pymc_kameleon.analysis.trust import FEW_EVENTS, HIGH_RHAT
-from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains_of
-from pymc_kameleon.step.messages import counted, grouped
+from pymc_kameleon.analysis.trust import FEW_EVENTS
+from pymc_kameleon.findings.finding import finding
+from pymc_kameleon.findings.words import counted, grouped
+from pymc_kameleon.result.superchains import superchains_of
 
 LEAST_OVERLAP, LARGE_ERROR = 0.25, 1.0
 """Overlap and standard error beyond which there is no number."""
@@ -47,8 +48,8 @@ class Evidence:
         Independent draws that those of the posterior were worth.
     evaluations : int
         Of the log-density that this took.
-    warning : str
-        Why it is not to be trusted, or "".
+    findings : list of Finding
+        Why it is not to be trusted; none if it is.
     """
 
     log_evidence: float
@@ -57,11 +58,16 @@ class Evidence:
     overlap: float
     ess: float
     evaluations: int
-    warning: str = ""
+    findings: list = field(default_factory=list)
+
+    @property
+    def warning(self):
+        """The findings in words, or ""."""
+        return " ".join(map(str, self.findings))
 
     def __repr__(self):
         """Say all of it in a line."""
-        doubtful = ", doubtful" if self.warning else ""
+        doubtful = ", doubtful" if self.findings else ""
         return f"Evidence(log_evidence={self.number}; {self.details}{doubtful})"
 
     @property
@@ -105,10 +111,9 @@ def checked(found, draws, contradiction=0.0):
     if not reasons:
         return found
     if is_known:
-        warning = "The evidence may be far more wrong than its standard error says: "
-        return replace(found, warning=f"{warning}{'; '.join(reasons)}.")
-    warning = f"The evidence is not known: {'; '.join(reasons)}."
-    return replace(found, log_evidence=np.nan, standard_error=np.nan, warning=warning)
+        return replace(found, findings=[finding("doubtful_evidence", reasons="; ".join(reasons))])
+    unknown = [finding("unknown_evidence", reasons="; ".join(reasons))]
+    return replace(found, log_evidence=np.nan, standard_error=np.nan, findings=unknown)
 
 
 def _doubts(draws):
@@ -134,11 +139,5 @@ def _r_hat(draws):
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         r_hat = array_stats.rhat(draws.x, chain_axis=0, draw_axis=1)
-    numbers = superchains_of(draws.posterior)
-    if numbers is None:
-        high = r_hat > np.minimum(HIGH_RHAT, limits_of_r_hat(draws.x))
-    else:
-        nested = nested_r_hat(draws.x, numbers)
-        high, nested_high = are_high(r_hat, nested, numbers, draws.x.shape[1])
-        r_hat, high = np.where(nested_high, nested, r_hat), high | nested_high
+    r_hat, high = judged_r_hat(draws.x, r_hat, superchains_of(draws.posterior))
     return float(r_hat[high].max()) if high.any() else None

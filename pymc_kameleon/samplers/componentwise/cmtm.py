@@ -21,6 +21,7 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import argmax, sum_of
 from pymc_kameleon.core.scaling import LOG_RANGE
 from pymc_kameleon.core.target import log_density_along
+from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.samplers.componentwise import sweeps
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity
 from pymc_kameleon.step.options import (
@@ -488,25 +489,18 @@ class CMTM(sweeps.Componentwise):
     def _needed_tuning(self):
         return (2 if self.settings["scaling"] is None else 1) * self.settings["adapt_every"]
 
-    def _problems(self):
-        return [*super()._problems(), *self._explain_bounds()]
+    def _findings(self):
+        return [*super()._findings(), *self._bounds()]
 
-    def _explain_bounds(self):
+    def _bounds(self):
         """Name the coordinates whose ladder ends at a bound while it is adapted."""
         if self.tuning.n == 0 or self.settings["adapt_every"] == 0:
             return []
         ladders, bounds = self.parameters.ladders, self.tuning.bounds
-        ends = [
-            ("lower", ladders[:, 0] <= bounds[:, 0], ", or rescale."),
-            (
-                "upper",
-                ladders[:, -1] >= bounds[:, 1],
-                "; if tails are heavy, lower alpha, or use pk.CMH; the posterior may be improper.",
-            ),
-        ]
+        ends = {
+            "ladder_at_lower_bound": ladders[:, 0] <= bounds[:, 0],
+            "ladder_at_upper_bound": ladders[:, -1] >= bounds[:, 1],
+        }
         return [
-            f"the scales of {self._some(there)} ended at their {side} bound. "
-            f"Widen scaling_bounds{cure}"
-            for side, there, cure in ends
-            if there.any()
+            finding(code, names=self._some(there)) for code, there in ends.items() if there.any()
         ]

@@ -15,8 +15,9 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import NO_CAP, log_uniform, metropolis
 from pymc_kameleon.core.target import log_density_along
+from pymc_kameleon.findings.finding import finding
+from pymc_kameleon.findings.words import some
 from pymc_kameleon.step.base import KameleonStep
-from pymc_kameleon.step.messages import some
 from pymc_kameleon.step.monitor import STUCK_SHARE, STUCK_TRANSITIONS
 
 
@@ -113,50 +114,47 @@ class Componentwise(KameleonStep):
         """Name coordinates, given by a mask."""
         return some([name for name, at in zip(self.layout.coordinates(), where, strict=True) if at])
 
-    def _problems(self):
+    def _findings(self):
         start, stop = recent(self.tuning.history)
         points, names = self.tuning.history.points[start:stop], self.layout.coordinates()
-        return [
-            explain_idle(self, self.state.idle),
-            explain_correlation(points, names, self.sweeps_per_draw),
-        ]
+        found = [idle(self, self.state.idle), correlated(points, names, self.sweeps_per_draw)]
+        return list(filter(None, found))
 
 
-# ---- what it warns of ---------------------------------------------------------------------------
+# ---- what it tells ------------------------------------------------------------------------------
 
 MANY_SWEEPS = 20
 """Sweeps per independent draw from which the user is told that the coordinates correlate."""
 
 
-def explain_idle(step, idle):
-    """Name the coordinates that have not moved for long; `idle` (d,) counts their sweeps."""
+def idle(step, sweeps):
+    """Name the coordinates that have not moved for long; `sweeps` (d,) counts theirs."""
     n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * step.monitor.draws * step.steps_per_draw))
-    names = [name for name, i in zip(step.layout.coordinates(), idle, strict=True) if i > n]
+    names = [name for name, i in zip(step.layout.coordinates(), sweeps, strict=True) if i > n]
     if not names or not step.monitor.accepted:
-        return ""
-    return (
-        f"{some(names)} did not move in the last {n} sweeps. Look there for a narrow part of the "
-        "posterior; tune longer, give scaling, or reparametrise."
-    )
+        return None
+    return finding("idle_coordinates", names=some(names), n=n)
 
 
-def explain_correlation(points, names, sweeps_per_draw):
-    """Warn if the past (n, d) shows correlations that moves along the axes cannot follow."""
+def correlated(points, names, sweeps_per_draw):
+    """Tell if the past (n, d) shows correlations that moves along the axes cannot follow."""
     d = len(names)
     if d == 1 or len(points) < max(100, 10 * d) or not (np.ptp(points, axis=0) > 0).all():
-        return ""
+        return None
     correlation = np.corrcoef(points.T)
     precision = np.linalg.pinv(correlation, hermitian=True)
     precision /= np.sqrt(np.outer(np.diag(precision), np.diag(precision)))
     values, vectors = np.linalg.eigh(precision)
     sweeps = sweeps_per_draw / max(values[0], 1e-9)
     if sweeps < MANY_SWEEPS:
-        return ""
+        return None
     i, j = np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2])
-    return (
-        f"coordinates correlate too much to be moved one by one, most of all {names[i]} and "
-        f"{names[j]} (by {correlation[i, j]:.2g} while tuning): about {sweeps:.0f} sweeps per "
-        "independent draw. Use pk.GAM, or reparametrise."
+    return finding(
+        "correlated_coordinates",
+        first=names[i],
+        second=names[j],
+        correlation=correlation[i, j],
+        sweeps=sweeps,
     )
 
 

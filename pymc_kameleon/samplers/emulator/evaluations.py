@@ -21,6 +21,7 @@ from pymc_kameleon.approximation.records import (
     some_of_each,
     thinned,
 )
+from pymc_kameleon.findings.words import counted
 from pymc_kameleon.samplers.emulator.fit import Hyper
 from pymc_kameleon.samplers.emulator.learning import (
     VARIANTS,
@@ -29,7 +30,6 @@ from pymc_kameleon.samplers.emulator.learning import (
     evaluations_of,
 )
 from pymc_kameleon.step.learned import COORDINATE
-from pymc_kameleon.step.messages import counted
 
 _log = logging.getLogger("pymc_kameleon")
 

@@ -8,13 +8,15 @@ from typing import NamedTuple
 from pymc_kameleon.core.arrays import extended, floats
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
+from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.samplers.approximation import metropolis as approximation
+from pymc_kameleon.samplers.approximation.findings import several_modes
 from pymc_kameleon.samplers.approximation.initial_search import SearchByApproximation
 from pymc_kameleon.samplers.approximation.metropolis import ApproximationMetropolis
-from pymc_kameleon.samplers.emulator import problems
+from pymc_kameleon.samplers.emulator import findings
 from pymc_kameleon.samplers.emulator.density import Mirrors
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of, reused_by
 from pymc_kameleon.samplers.emulator.inner_chain import (
@@ -28,7 +30,6 @@ from pymc_kameleon.samplers.emulator.outputs_fit import OutputsFit
 from pymc_kameleon.samplers.symmetries import likely_symmetries
 from pymc_kameleon.step.groups import EMULATOR_MOVES, Keeps
 from pymc_kameleon.step.learned import COORDINATE
-from pymc_kameleon.step.messages import some
 
 Kept = extended("Kept", approximation.Kept, inputs=floats("P"), outputs=floats("Q"))
 
@@ -122,32 +123,25 @@ class EmulatorMetropolis(ApproximationMetropolis):
         n_mirrors = most if likely_symmetries(self) else 0
         return OutputsFit(log_density, n_mirrors)
 
-    def _compile(self):
-        super()._compile()
-        problems.say_what_is_emulated(self.log_density, self._initial_point)
+    @property
+    def emulates(self):
+        """Which black boxes, with the sizes of their inputs and outputs, for the log of a run."""
+        return findings.what_is_emulated(self.log_density, self._initial_point)
 
     @staticmethod
     def compile_learning():
         """Load, or compile, chains on the emulated posterior."""
         exploration_of_emulated()
 
-    def _problems(self):
-        return [problems.explain_worth(self.tuning.worth, self._names_of_boxes)]
-
-    @property
-    def _why_searches_fail(self):
-        return (
-            f"Far from here, what {some(self._names_of_boxes)} returns cannot be predicted, or it "
-            "does not fit the data here. "
-        )
-
-    def _notes(self):
+    def _findings(self):
         has_looked = self.fit.n_mirrors == 0 or self.tuning.found.looked[0]
-        return [
-            problems.explain_modes(self.parameters.s.modes),
-            problems.explain_mirrors(self.parameters.s.mirrors, self._names_of_parameters),
-            problems.explain_no_look(has_looked),
+        found = [
+            findings.of_efficiency(self.tuning.worth, self._names_of_boxes),
+            several_modes(self.parameters.s.modes),
+            findings.of_mirrors(self.parameters.s.mirrors, self._names_of_parameters),
+            None if has_looked else finding("mirrors_not_sought"),
         ]
+        return list(filter(None, found))
 
     @property
     def _names_of_parameters(self):

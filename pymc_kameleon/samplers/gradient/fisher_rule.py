@@ -17,6 +17,8 @@ from pymc_kameleon.core.history import History, forget_older_half, record
 from pymc_kameleon.core.jit import cached_jit, jit, python_or_jit, specialise
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.scaling import ScaleTuning, set_scale, tune_scale
+from pymc_kameleon.findings.finding import finding
+from pymc_kameleon.findings.words import some
 from pymc_kameleon.samplers.gradient import mala
 from pymc_kameleon.samplers.gradient.fisher import SMOOTH, learn_factor
 from pymc_kameleon.samplers.gradient.last_phase import (
@@ -26,7 +28,7 @@ from pymc_kameleon.samplers.gradient.last_phase import (
     learning_transition,
     tune_last,
 )
-from pymc_kameleon.step.messages import say_if_compiling, some
+from pymc_kameleon.step.messages import say_if_compiling
 from pymc_kameleon.step.pooling import in_the_same_place
 
 MOST_PAIRS = 1000
@@ -185,23 +187,15 @@ def needed_tuning(step):
     return max(100, 3 * step._d)
 
 
-def problems(step):
-    """Return what is wrong with what was learned, if anything."""
+def findings(step):
+    """Tell of what was not learned."""
     tuning = step.tuning
     if tuning.n == 0:
         return []
     if np.isnan(tuning.information).any():
-        return [
-            "nothing was learned: hardly any proposal was plausible and had a finite gradient "
-            "while tuning. Start elsewhere, or tune longer."
-        ]
-    blunt = list(compress(step.layout.coordinates(), tuning.information < SMOOTH))
-    if not blunt:
-        return []
-    return [
-        f"the gradient says little about {some(blunt)}. Does its density end abruptly, or have a "
-        "constant slope? Transform it, or use pk.GAM."
-    ]
+        return [finding("nothing_learned")]
+    flat = list(compress(step.layout.coordinates(), tuning.information < SMOOTH))
+    return [finding("flat_gradient", names=some(flat))] if flat else []
 
 
 FISHER = Algorithm(mala.transition, adapt, mala.derived, mala.report, tuning_transition)

@@ -275,7 +275,7 @@ class Rule(NamedTuple):
     pauses: Callable = KameleonStep.pauses  # this and the others: as methods of the step
     learn: Callable = KameleonStep.learn
     needed_tuning: Callable = KameleonStep._needed_tuning
-    problems: Callable = KameleonStep._problems
+    findings: Callable = KameleonStep._findings
 
 
 def start_whitened(step, scales, n_tune):
@@ -313,7 +313,7 @@ RULES = {
         pauses=fisher_rule.pauses,
         learn=fisher_rule.learn,
         needed_tuning=fisher_rule.needed_tuning,
-        problems=fisher_rule.problems,
+        findings=fisher_rule.findings,
     ),
     "whitened": Rule(WHITENED, start_whitened),
     "published": Rule(PUBLISHED, start_published, PUBLISHED_ACCEPT, 1, PUBLISHED_RATE, EXACT),
@@ -408,8 +408,8 @@ class GradientAdaptive(KameleonStep):
     def _needed_tuning(self):
         return self.rule.needed_tuning(self)
 
-    def _problems(self):
-        return self.rule.problems(self)
+    def _findings(self):
+        return self.rule.findings(self)
 
 
 class GadRWM(GradientAdaptive):

@@ -24,6 +24,7 @@ from pymc_kameleon.core.scaling import (
     settle_scale,
     tune_scale,
 )
+from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.samplers.kameleon import kam, mode_search
 from pymc_kameleon.samplers.kameleon.learn_modes import learn_modes
 from pymc_kameleon.samplers.kameleon.mode_moves import (
@@ -417,26 +418,15 @@ class CyclicalKAM(LearnedShape):
         tuning = self.tuning
         return kam.tuned_scales(self.parameters.kam, tuning.search.shape, tuning.nu)
 
-    def _problems(self):
+    def _findings(self):
         if self.parameters.kam.subsample.m[0] > 0 or self.tuning.n < self._needed_tuning():
-            return [explain_jumps(self)]
-        return [
-            f"no mode could be learned, because there were fewer than {least_points(self._d)} "
-            "distinct points, or because the posterior has no finite width. So the chain is a "
-            "plain random walk. Check the priors, tune longer, or start nearer to where the "
-            "posterior is."
-        ]
+            return no_jump(self)
+        return [finding("no_modes_learned", least=least_points(self._d))]
 
 
-def explain_jumps(step):
-    """Warn if jumps to other modes are made, and none is ever accepted."""
-    clusters, (tried, accepted) = step.parameters.clusters, step.state.jumps
+def no_jump(step):
+    """Tell if jumps to other modes are made, and none is ever accepted."""
+    tried, accepted = step.state.jumps
     if tried < STUCK_TRANSITIONS or accepted > 0:
-        return ""
-    return (
-        f"tuning found {clusters.n[0]} modes, and no jump to any of them was accepted, of {tried}; "
-        "so the shares of the modes are not known, whatever R-hat says. A jump maps one mode to "
-        "another by means and covariances. That fails if they are far from normal, or were learned "
-        "from too few points: tune longer, or reparametrise. They may also be parts of one curved "
-        "or heavy-tailed mode: then use pk.GAM."
-    )
+        return []
+    return [finding("no_jump", modes=step.parameters.clusters.n[0], tried=tried)]

@@ -38,6 +38,7 @@ from pymc_kameleon.core.scaling import (
 )
 from pymc_kameleon.core.schedules import UNSET
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.samplers.kameleon.kernels import Gaussian, Linear, Matern, bandwidth_rule
 from pymc_kameleon.samplers.kameleon.rkhs import kernel_covariance
 from pymc_kameleon.samplers.kameleon.subsample import (
@@ -51,7 +52,7 @@ from pymc_kameleon.samplers.kameleon.subsample import (
     least_points,
     settling,
 )
-from pymc_kameleon.samplers.kameleon.way_back import compiled_variances, explain_way_back
+from pymc_kameleon.samplers.kameleon.way_back import compiled_variances, slow_tails
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.random_walk import walk as random_walk
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, covariance
@@ -460,10 +461,11 @@ class KAM(LearnedSubsample):
         """Load, or compile, what is called at the end."""
         compiled_variances()
 
-    def _problems(self):
+    def _findings(self):
         subsample = self.parameters.subsample
-        few = explain_few_points(self, subsample)
-        return [few, explain_way_back(self, subsample, *scales(self.parameters))]
+        found = [few_points(self, subsample)]
+        found.append(slow_tails(self, subsample, *scales(self.parameters)))
+        return list(filter(None, found))
 
 
 # ---- what relatives share -----------------------------------------------------------------------
@@ -574,15 +576,11 @@ def start_subsample(step, scales, n_tune, m, target_accept, **shares):
     return SubsampleTuning.start(scales, n_tune, m, target_accept, kernel.compiled(), **options)
 
 
-def explain_few_points(step, subsample):
-    """Warn if a sampler with a Subsample never had the points for it."""
+def few_points(step, subsample):
+    """Tell of a Subsample that never had the points for it."""
     if subsample.m[0] > 0 or step.tuning.n < step._needed_tuning():
-        return ""
-    return (
-        f"while tuning the chain had fewer than {least_points(step.layout.d)} distinct points to "
-        "learn from, so it is a plain random walk. Tune longer, or start nearer to where the "
-        "posterior is."
-    )
+        return None
+    return finding("few_points", least=least_points(step.layout.d))
 
 
 def tuned_walk(subsample, shape_tuning):

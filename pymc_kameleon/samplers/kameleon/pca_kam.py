@@ -34,6 +34,7 @@ from pymc_kameleon.core.scaling import (
     settle_scale,
 )
 from pymc_kameleon.core.target import log_density
+from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.samplers.kameleon import kam
 from pymc_kameleon.samplers.kameleon.rkhs import centred_gram, gradient_weights, squared_distances
 from pymc_kameleon.samplers.kameleon.subsample import (
@@ -454,10 +455,7 @@ class PCAKAM(kam.LearnedSubsample):
             return []
         return [("ν of the leading direction", log_nu(parameters, 0), tuning.nu.log_bounds)]
 
-    def _problems(self):
+    def _findings(self):
         if self.parameters.subsample.m[0] > 0 and no_directions(self.parameters):
-            return [
-                "the kernel finds no principal directions among the points of the past, so the "
-                "sampler is a plain random walk. Its bandwidth is far too small, or far too wide."
-            ]
-        return [kam.explain_few_points(self, self.parameters.subsample)]
+            return [finding("no_directions")]
+        return list(filter(None, [kam.few_points(self, self.parameters.subsample)]))

@@ -20,6 +20,7 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape
+from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.samplers.kameleon import kam
 from pymc_kameleon.samplers.kameleon.kam import (
     checked_cycle,
@@ -256,11 +257,8 @@ class PublishedCyclicalKAM(KameleonStep):
     def _needed_tuning(self):
         return 0
 
-    def _problems(self):
+    def _findings(self):
         length = self.settings["cycle_length"]
         if self.monitor.draws * self.steps_per_draw >= length - self.settings["n_exploration"]:
             return []
-        return [
-            f"the draws are not even one cycle of {length} transitions, so there was a single "
-            "Exploration. Draw more, or lower cycle_length."
-        ]
+        return [finding("short_of_a_cycle", length=length)]

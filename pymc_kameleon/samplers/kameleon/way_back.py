@@ -1,4 +1,4 @@
-"""How long KAM takes to come back from where its past is outermost, and what it warns of then.
+"""How long KAM takes to come back from where its past is outermost, and what it tells then.
 
 Away from z proposals are small, so that a chain seldom goes far out, and stays there for long. A
 run without such a stay looks as good as any; what tuning has seen tells.
@@ -14,10 +14,12 @@ import numpy as np
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.history import recent
 from pymc_kameleon.core.jit import cached_jit, specialise
+from pymc_kameleon.findings.finding import finding
+from pymc_kameleon.findings.words import grouped
 from pymc_kameleon.samplers.kameleon.kernels import Gaussian
 from pymc_kameleon.samplers.kameleon.rkhs import kernel_covariance
 from pymc_kameleon.samplers.kameleon.subsample import Subsample
-from pymc_kameleon.step.messages import grouped, say_if_compiling
+from pymc_kameleon.step.messages import say_if_compiling
 
 OUTER_SHARE = 0.05
 """Share of the past that is outermost."""
@@ -26,21 +28,17 @@ LONG_WAY, FEW_STAYS = 80.0, 20.0
 """Transitions that the way back may always take; stays out there from which it may take more."""
 
 
-def explain_way_back(step, subsample, gamma, nu):
-    """Warn if a chain is outermost so seldom, and for so long, that averages depend on chance."""
+def slow_tails(step, subsample, gamma, nu):
+    """Tell of a chain that is outermost so seldom, and for so long, that averages are luck."""
     if subsample.m[0] == 0:
-        return ""
+        return None
     steps_back = transitions_back(step.tuning.past.history, subsample, gamma, nu)
     n = (step.monitor.done - step.monitor.tune) * step.steps_per_draw
     if not steps_back > LONG_WAY or OUTER_SHARE * n >= FEW_STAYS * steps_back:
-        return ""
+        return None
     needed = ceil(FEW_STAYS * steps_back / OUTER_SHARE / step.steps_per_draw)
-    return (
-        f"proposals are small in the tails: from the outermost {OUTER_SHARE:.0%} of what was seen "
-        f"while tuning it takes about {steps_back:.0f} transitions to come back. So a chain is "
-        "there seldom, and for long, and may miss that in all of its draws. Then means of squares "
-        "and probabilities of tails are too small, although R-hat and ESS look good. Use pk.GAM, "
-        f"or make at least {grouped(needed)} draws."
+    return finding(
+        "slow_tails", share=100 * OUTER_SHARE, transitions=steps_back, needed=grouped(needed)
     )
 
 

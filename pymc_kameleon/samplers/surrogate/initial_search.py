@@ -10,7 +10,7 @@ import numpy as np
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.samplers.approximation.initial_search import N_GUIDED
-from pymc_kameleon.samplers.surrogate import modes, problems
+from pymc_kameleon.samplers.surrogate import modes
 from pymc_kameleon.samplers.surrogate.active.search import (
     ActiveGuide,
     Search,
@@ -138,7 +138,7 @@ class SearchByProcess(InitialSearch):
                 return
             if not search.is_over:  # what comes then may be begun again, to ask for points
                 is_spent = self.limit() - search.n <= self.d
-                problems.say_search_failed(search.n, is_spent)
+                step.monitor.not_found = search.n if is_spent else 0
             search.is_over = True
             q[: self.d], n = search.way.best, search.n + 1
         elif begins and knows:

@@ -19,9 +19,10 @@ from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.samplers.approximation import moves
+from pymc_kameleon.samplers.approximation.findings import several_modes
 from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
 from pymc_kameleon.samplers.approximation.step import ApproximationStep
-from pymc_kameleon.samplers.surrogate import emulator, fit, learning, modes, problems
+from pymc_kameleon.samplers.surrogate import emulator, findings, fit, learning, modes
 from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
 from pymc_kameleon.samplers.surrogate.density import log_surrogate
 from pymc_kameleon.samplers.surrogate.evaluations import Reused, dataset_of, reused_by
@@ -325,8 +326,6 @@ class SurrogateMetropolis(ApproximationStep):
             modes.share_what_was_found(in_the_same_place(chains))
         together = in_the_same_place(chains)
         learning.learn_from(together, together[0].rng)
-        if together[0].monitor.done == together[0].monitor.tune - 1:
-            problems.say_modes(together[0].parameters.modes)
         for chain in chains:
             if chain not in together:
                 learning.learn_from([chain], chain.rng)
@@ -335,13 +334,16 @@ class SurrogateMetropolis(ApproximationStep):
         is_short = self.search.has_few_evaluations or len(self.tuning.known) > 0
         return self._d if is_short else max(50, 5 * self._d)
 
-    def _problems(self):
-        tuning, d, model = self.tuning, self._d, self.model
-        return [
-            problems.explain_lost(tuning.lost[0]),
-            problems.explain_worth(tuning.worth, d, model, self.parameters.modes.n_modes[0] > 1),
-            problems.explain_news(tuning.news[0], d, model),
+    def _findings(self):
+        modes = self.parameters.modes
+        others = findings.other_samplers(self._d, self.model)
+        found = [
+            findings.of_move(self.tuning.lost[0]),
+            findings.of_efficiency(self.tuning.worth, others, modes.n_modes[0] > 1),
+            findings.of_missed_mass(self.tuning.news[0], others),
+            several_modes(modes),
         ]
+        return list(filter(None, found))
 
     def _learned(self):
         own = self.parameters

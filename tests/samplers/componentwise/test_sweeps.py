@@ -214,7 +214,7 @@ def correlated_model(rho):
 def test_strong_correlation(sampler, rho, warns):
     step = sampler(model=correlated_model(rho))
     message = last_warning(step, 1000, 500, seed=2)
-    assert ("coordinates correlate too much" in message) == warns
+    assert ("[correlated_coordinates]" in message) == warns
     if not warns:
         assert message == ""
         return
@@ -256,7 +256,7 @@ FIXED = {
 def test_a_coordinate_that_does_not_move_is_named(sampler, tune, draws, n):
     step = sampler(model=pair_model(), **FIXED[sampler](1e9))
     message = last_warning(step, tune, draws)
-    assert f": x[1] did not move in the last {n} sweeps." in message
+    assert f"x[1] did not move in the last {n} sweeps." in message
     assert message.count("x[0]") == 0
     assert "correlate" not in message
 
@@ -271,7 +271,7 @@ def test_if_none_moves_that_is_said_instead(sampler):
     options = FIXED[sampler](1e9)
     options["scaling"] = np.add(options["scaling"], 1e9)
     message = last_warning(sampler(model=pair_model(), **options), 0, 500)
-    assert "no proposal was accepted" in message
+    assert "No proposal was accepted" in message
     assert "did not move" not in message
 
 

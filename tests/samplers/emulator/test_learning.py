@@ -11,10 +11,10 @@ from pymc_kameleon.approximation import chain as chain_on_s
 from pymc_kameleon.approximation.modes import Mode, mix
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.approximation import learning
+from pymc_kameleon.samplers.approximation.findings import several_modes
 from pymc_kameleon.samplers.approximation.metropolis import BY_S
 from pymc_kameleon.samplers.approximation.moves import shares_of
 from pymc_kameleon.samplers.emulator import learning as emulators
-from pymc_kameleon.samplers.emulator.problems import explain_modes
 
 
 @pytest.fixture(scope="module")
@@ -268,6 +268,8 @@ def test_it_says_between_which_modes_chains_go(bent):
     modes = bent.for_chain()
     modes.setup_chain(np.random.default_rng(0), 50, 10)
     modes = modes.parameters.s.modes
-    assert explain_modes(modes) == ""
+    assert several_modes(modes) is None
     mix(modes, [Mode(np.zeros(2), np.eye(2), 0.0)] * 2, np.array([0.75, 0.25]))
-    assert "between 2 modes, with about 75 %, 25 % of the mass" in explain_modes(modes)
+    found = several_modes(modes)
+    assert found.code == "several_modes"
+    assert "2 modes, or arms of a curved one, with about 75 %, 25 % of the mass" in found.what

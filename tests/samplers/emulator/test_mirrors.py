@@ -1,13 +1,12 @@
 """Modes that mirror one another: how they are found, and that chains go to all of them."""
 
-import logging
 from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from runs import sample
+from runs import codes, sample
 from scipy import stats
 from simulated import DECAYED, TIMES, decays, growth, parts, simulator, two_decays
 
@@ -15,8 +14,8 @@ import pymc_kameleon as pk
 from pymc_kameleon.approximation.search import MOST_IMAGES, PosteriorSearch
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.emulator.density import Mirrors
+from pymc_kameleon.samplers.emulator.findings import in_words
 from pymc_kameleon.samplers.emulator.mirrors import Images
-from pymc_kameleon.samplers.emulator.problems import in_words
 from pymc_kameleon.step.job import ChainState, Job, advance
 
 # ---- the look -----------------------------------------------------------------------------------
@@ -224,12 +223,12 @@ def share_by_grid():
     return p[z[:, None] > z].sum() / p.sum()
 
 
-def test_chains_go_to_both_modes_as_often_as_they_should(step, caplog):
+def test_chains_go_to_both_modes_as_often_as_they_should(step):
     """Which is not as often, as the priors are not the same."""
-    with caplog.at_level(logging.INFO, logger="pymc_kameleon"):
-        dt = sample(step, tune=30, draws=250, chains=4, random_seed=1)
-    assert caplog.text.count("as fast and slow can change places") == 1
-    assert "no evaluations were left" not in caplog.text
+    dt = sample(step, tune=30, draws=250, chains=4, random_seed=1)
+    assert codes(dt).count("mirrored_modes") == 1
+    assert "fast and slow can change places" in str(dt["findings"]["what"].values)
+    assert "mirrors_not_sought" not in codes(dt)
     is_faster = dt["posterior"]["fast"].values > dt["posterior"]["slow"].values
     share = share_by_grid()
     assert 0.65 < share < 0.85
@@ -238,14 +237,13 @@ def test_chains_go_to_both_modes_as_often_as_they_should(step, caplog):
 
 
 @pytest.mark.slow
-def test_what_workers_find_is_said_once_here(step, caplog):
+def test_what_workers_find_is_said_once_here(step):
     """Also if the way asks for evaluations, and so is begun again and again."""
-    with caplog.at_level(logging.INFO, logger="pymc_kameleon"):
-        sample(step, tune=10, draws=10, cores=2, max_concurrent=2)
-    assert caplog.text.count("as fast and slow can change places") == 1
+    dt = sample(step, tune=10, draws=10, cores=2, max_concurrent=2)
+    assert codes(dt).count("mirrored_modes") == 1
 
 
-def test_a_look_that_no_evaluations_were_left_for_is_told(step, caplog, monkeypatch):
+def test_a_look_that_no_evaluations_were_left_for_is_told(step, monkeypatch):
     """However many the climb before it took."""
 
     def endless(self):
@@ -253,6 +251,5 @@ def test_a_look_that_no_evaluations_were_left_for_is_told(step, caplog, monkeypa
             yield from self._evaluated(self.best.z[None])
 
     monkeypatch.setattr(PosteriorSearch, "_look_at_images", endless)
-    with caplog.at_level(logging.INFO, logger="pymc_kameleon"):
-        sample(step, tune=None, draws=None, max_evaluations=52)
-    assert caplog.text.count("no evaluations were left to see whether modes") == 1
+    dt = sample(step, tune=None, draws=None, max_evaluations=52)
+    assert codes(dt).count("mirrors_not_sought") == 1

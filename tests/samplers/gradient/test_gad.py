@@ -13,6 +13,7 @@ import pytensor.tensor as pt
 import pytest
 import reference
 from pymc.exceptions import SamplingError
+from runs import codes
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.factor import is_diagonal
@@ -975,6 +976,8 @@ def test_arviz_and_pymc_understand_the_statistics(cls, edge, caplog):
     rejected = found["accept_share"] < 1  # of three transitions
     assert found["diverging"].any()
     assert not found["diverging"].where(~rejected, other=False).any()
-    assert f"There were {int(found['diverging'].sum())} divergences after tuning." in caplog.text
+    [said] = [str(one) for one in dt["findings"]["what"].values if "divergences" in str(one)]
+    assert said == f"There were {int(found['diverging'].sum())} divergences after tuning."
+    assert "divergences" in codes(dt)
     assert (az.bfmi(dt)["energy"] > 0.5).all()
     az.plot_energy(dt)

@@ -228,26 +228,26 @@ def test_the_number_of_draws_changes_nothing():
 # ---- what a chain says ----------------------------------------------------------------------
 
 
-def problems(nowhere):
-    """Return what a chain says whose second cluster is where nothing is, or the second mode."""
+def findings(nowhere):
+    """Return what a chain tells whose second cluster is where nothing is, or the second mode."""
     step = frozen(pair(2))
     clusters = step.parameters.clusters
     if nowhere:
         clusters.means[1] = nowhere
     run(step, 1500, [0.1, 0.1])
-    return step._problems(), step.state.jumps
+    return step._findings(), step.state.jumps
 
 
 def test_jumps_of_which_none_is_accepted_are_told():
-    [said], jumps = problems([0, 30])
-    assert f"tuning found 2 modes, and no jump to any of them was accepted, of {jumps[0]}" in said
-    assert "means and covariances" in said
+    [found], jumps = findings([0, 30])
+    assert (found.code, found.numbers["tried"]) == ("no_jump", jumps[0])
+    assert "Tuning found 2 modes" in found.what
     assert jumps[1] == 0 < 100 < jumps[0]
 
 
 def test_jumps_between_parts_of_one_mode():
-    said, jumps = problems([0.1, 0.1])
-    assert said == [""]
+    found, jumps = findings([0.1, 0.1])
+    assert found == []
     assert jumps[1] > 0
 
 

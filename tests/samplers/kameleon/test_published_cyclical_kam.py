@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import reference
 from invariance import Mixture, invariance_p_value, moved_fast
+from runs import codes
 from runs import driven as run
 
 import pymc_kameleon as pk
@@ -208,4 +209,5 @@ def test_fewer_draws_than_a_cycle(draws, warns):
     _, stats, _ = run(step, 60 + draws, PLANE.means[0])
     message = str(stats["warning"][-1] and stats["warning"][-1].message)
     assert ("not even one cycle of 50 transitions" in message) == warns
+    assert codes(step._findings()) == ["short_of_a_cycle"] * warns
     assert warns or message == "None"

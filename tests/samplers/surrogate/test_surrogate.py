@@ -10,15 +10,15 @@ import pytest
 import reference
 from invariance import TARGETS, invariance_p_value, log_banana, moved_fast, tuned
 from models import Blind, black_box, normal, normal_model
-from runs import assert_same, resume, sample
+from runs import assert_same, codes, resume, sample
 from slow_modes import SlowModes, set_modes
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.surrogate import (
     archive,
+    findings,
     learning,
-    problems,
 )
 from pymc_kameleon.samplers.surrogate import (
     fit as surrogate_fit,
@@ -556,16 +556,13 @@ def test_other_chains_follow_the_first_one(step):
         assert (np.array(others) < 0.7 * first).all() == pool_tuning
 
 
-def test_with_few_evaluations_the_others_begin_where_the_first_one_has_come(step, caplog):
+def test_with_few_evaluations_the_others_begin_where_the_first_one_has_come(step):
     result = sample(step, chains=3, tune=8, draws=20, discard_tuned_samples=False)
     spent = result["warmup_sample_stats"]["n_logp"].values[:, 0]
     assert spent[0] > 15
     assert spent[1:].max() <= 3 + NEAR_TRIES
-    assert "One search for the posterior was made" in caplog.text
+    assert "no_search" in codes(result)
     assert [evaluations_for_own_search(d) for d in (1, 2, 4)] == [90, 90, 120]
-    caplog.clear()
-    sample(step, chains=3, tune=60, draws=40)
-    assert "One search" not in caplog.text
 
 
 def test_a_run_that_stops_before_the_others_begin_follows_when_it_goes_on(step):
@@ -641,34 +638,35 @@ def test_news_are_the_mass_that_the_surrogate_did_not_know(step):
     for chain in chains:
         chain.parameters.surrogate.bounds[:] -= 50
     assert learning.share_of_news(chains) == 1
-    assert "about 25% of the posterior" in problems.explain_news(0.25, 2, step.model)
-    assert not problems.explain_news(0.005, 2, step.model)
+    found = findings.of_missed_mass(0.25, "NUTS")
+    assert found.code == "surrogate_too_low"
+    assert "about 25 % of the posterior" in found.what
+    assert not findings.of_missed_mass(0.005, "NUTS")
 
 
 @pytest.mark.parametrize(
-    ("model", "d", "advice"),
+    ("model", "d", "others"),
     [
-        (
-            lambda: black_box(Blind()),
-            2,
-            "Tune longer; or try another parametrisation: write a hierarchy",
-        ),
-        (lambda: black_box(Blind()), 20, "Tune longer, or use pk.GAM; or try another"),
-        (lambda: normal(2), 19, "Tune longer, or use NUTS; or try another"),
-        (lambda: normal(2), 20, "Tune longer, or use NUTS or pk.GAM; or try another"),
+        (lambda: black_box(Blind()), 2, "another sampler"),
+        (lambda: black_box(Blind()), 20, "pk.GAM"),
+        (lambda: normal(2), 19, "NUTS"),
+        (lambda: normal(2), 20, "NUTS or pk.GAM"),
     ],
 )
-def test_what_to_try_fits_the_model(model, d, advice):
+def test_what_to_try_fits_the_model(model, d, others):
+    assert findings.other_samplers(d, model()) == others
     poor = np.array([[0.1, 99.0], [0.0, 0.0], [0.1, 99.0], [0.0, 0.0]])
-    assert advice in problems.explain_worth(poor, d, model())
-    assert advice in problems.explain_news(0.25, d, model())
+    found = findings.of_efficiency(poor, others)
+    assert found.code == "poor_surrogate"
+    assert f"Tune longer, use {others}, or try another" in found.remedy
 
 
 def test_a_chain_that_was_moved_tells_what_that_means():
-    said = problems.explain_lost(42.0)
-    assert "almost no posterior mass, about 1e-18 of what" in said
-    assert "its draws can be used" in said
-    assert "1e-869" in problems.explain_lost(2000.0)
+    found = findings.of_move(42.0)
+    assert found.code == "moved_chain"
+    assert "almost no posterior mass, about 1e-18 of" in found.what
+    assert "1e-869" in findings.of_move(2000.0).what
+    assert findings.of_move(0.0) is None
 
 
 def test_points_that_are_far_out_are_fitted():

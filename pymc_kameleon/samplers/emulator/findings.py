@@ -1,0 +1,51 @@
+"""What EmulatorMetropolis tells: what is emulated, and where that does not predict."""
+
+from itertools import compress
+
+import numpy as np
+
+from pymc_kameleon.findings.finding import finding
+from pymc_kameleon.findings.words import counted, some
+from pymc_kameleon.samplers.approximation.moves import BY_S, mean_worth
+
+LEAST_WORTH = 0.3
+"""Worth of a move by the emulator below which it does not predict; 2 would be independent draws."""
+
+
+def what_is_emulated(log_density, initial_point):
+    """Return in words the black boxes of a SimulatorLogp, with their inputs and outputs."""
+    simulators, parts = log_density.simulators, []
+    for b, box in enumerate(simulators.boxes):
+        n_vary = log_density.n_varying(b, initial_point)
+        n_calls = (simulators.applications[:, 0] == b).sum()
+        vary = "" if n_vary == box.p else f", of which {n_vary} vary"
+        often = f", {n_calls} times in each evaluation" if n_calls > 1 else ""
+        sizes = f"{counted(box.p, 'input')}{vary}; {counted(box.q, 'output')}"
+        parts.append(f"`{box.name}` ({sizes}){often}")
+    return f", emulating {' and '.join(parts)}"
+
+
+def of_mirrors(mirrors, names):
+    """Tell what can be exchanged, or reversed, where modes mirror one another."""
+    changes = [in_words(one, names) for one in mirrors.maps[: mirrors.n_same[0]]]
+    return finding("mirrored_modes", changes=some(changes)) if changes else None
+
+
+def in_words(matrix, names):
+    """Return what a map (d, d) does to coordinates of these names."""
+    moves = (matrix != np.eye(len(matrix))).any(axis=1)
+    is_reversed = moves & (matrix.sum(axis=1) == -1)
+    changes = {"change places": moves & ~is_reversed, "be reversed": is_reversed}
+    return ", and ".join(
+        f"{' and '.join(compress(names, own))} can {what}"
+        for what, own in changes.items()
+        if own.any()
+    )
+
+
+def of_efficiency(worth, boxes):
+    """Tell if moves by the emulator lead hardly anywhere."""
+    own = mean_worth(worth)[BY_S]
+    if own > LEAST_WORTH or worth[BY_S, 1] == 0:
+        return None
+    return finding("poor_emulator", boxes=some(boxes), efficiency=own)

@@ -24,8 +24,8 @@ ROUNDS = 3
 UNSEEN = 0.5
 """Of new draws, so many count as such that were where p is not, besides those that were."""
 
-UNEQUAL = 0.1, 0.9
-"""Shares of p that are compared. More unequal ones would let single draws decide."""
+EDGE = 0.1
+"""Least share of a part of a mixture. With a smaller one single draws would decide."""
 
 
 class Bridge(NamedTuple):
@@ -66,7 +66,7 @@ def contradiction(at_p, at_g):
     if not np.isfinite(at_g).any():
         return 0.0, 1.0
     log_z, of_p, of_g = [], [], []
-    for share in UNEQUAL:
+    for share in (EDGE, 1 - EDGE):
         log_z.append(_solved(at_p, at_g, share, 0.0))
         terms = _terms(at_p - log_z[-1], at_g - log_z[-1], share)
         for all_of, own in zip((of_p, of_g), terms, strict=True):

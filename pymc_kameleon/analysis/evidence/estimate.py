@@ -11,9 +11,8 @@ from pymc_kameleon.analysis.evidence import proposals
 from pymc_kameleon.analysis.evidence.bridge import bridge, contradiction
 from pymc_kameleon.analysis.modes_of_draws import find_modes
 
-LEAST_PILOT, PILOTS, MOST_REFITS = 50, 10, 4
-"""New draws that are looked at before there are more, at least, and one in so many; and how often
-a proposal learns from them, at most."""
+LEAST_PILOT, PILOTS = 50, 10
+"""New draws that are looked at before there are more, at least, and one in so many."""
 
 GOOD_OVERLAP = 0.85
 """Overlap from which on a proposal does not learn any more."""
@@ -53,16 +52,19 @@ def estimate(x, f, parameters, evaluate, n, rng):
 
 def _bridged(proposal, x, f, evaluate, n, rng):
     """Return the Estimate by new draws of a proposal, or of one that has learned from the first."""
-    pilot, trials = min(n, max(LEAST_PILOT, n // PILOTS)), []
-    for _ in range(MOST_REFITS + 1):
-        trials.append(_Trial(proposal, x, f))
-        trials[-1].add(pilot, evaluate, rng)
-        n -= pilot
-        is_good = trials[-1].found.overlap >= GOOD_OVERLAP
-        if is_good or n < 2 * pilot or not np.isfinite(trials[-1].f_y).any():
+    pilot = min(n, max(LEAST_PILOT, n // PILOTS))
+
+    def tried(proposal):
+        trial = _Trial(proposal, x, f)
+        trial.add(pilot, evaluate, rng)
+        return trial
+
+    best, n = tried(proposal), n - pilot
+    while best.found.overlap < GOOD_OVERLAP and n >= 2 * pilot and np.isfinite(best.f_y).any():
+        trial, n = tried(best.proposal.refitted(best.y, best.f_y)), n - pilot
+        if trial.found.overlap <= best.found.overlap:
             break
-        proposal = proposal.refitted(trials[-1].y, trials[-1].f_y)
-    best = max(trials, key=lambda trial: trial.found.overlap)
+        best = trial
     if n > 0:
         best.add(n, evaluate, rng)
     difference, of_difference = contradiction(best.at_draws, best.at_new)

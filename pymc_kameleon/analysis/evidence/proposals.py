@@ -13,8 +13,11 @@ Source: Ionides, "Truncated importance sampling", Journal of Computational and G
 """
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 
+from pymc_kameleon.analysis.batches import NUMBERS_PER_PART
+from pymc_kameleon.analysis.evidence.bridge import EDGE, ROUNDS
 from pymc_kameleon.analysis.evidence.reference import N_SEEN, Reference, reference_of
 from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp, Warped
 from pymc_kameleon.analysis.surrogate_correction import FEW_POINTS
@@ -33,18 +36,6 @@ MOST_POINTS, GOOD_ERROR, LARGEST_ERROR = 2048, 2e-3, 0.02
 """Points of each set, and t density, by which Z_s is found, at most, until the error of its
 logarithm is this. A surrogate whose Z_s is not known to two per cent is not used."""
 
-RUNS = 4
-"""Inner chains of each draw that makes a reference, if it is of s."""
-
-MOST_AT_A_TIME = 100_000
-"""Points of a reference from which draws of s are taken, at a time: megabytes."""
-
-COVERED = 0.5
-"""Share of a cover, if it is s."""
-
-SHARES = 0.1, 0.3, 0.6, 0.9
-"""Shares of a cover in a proposal, which covers what the surrogate takes for less than it is."""
-
 NU = 8.0
 """ν of t, of a surrogate that is fitted here."""
 
@@ -56,17 +47,16 @@ class Component:
     """A normalised surrogate, in `parameters`, with some of a cover, a density that is known.
 
     In the coordinates of `warp` are the `draws` (m, d), not those that are bridged, and the points
-    `u` (n, d), with log-densities `f`, that it was fitted to. The `share` of the cover grows with
-    its overlap by default.
+    `u` (n, d), with log-densities `f`, that it was fitted to.
     """
 
-    def __init__(self, warp, parameters, cover, draws, u, f, rng, share=None):
+    def __init__(self, warp, parameters, cover, draws, u, f, rng, share=EDGE):
         self.parameters, self._warp, self.cover = parameters, warp, cover
         self._seen, self._u, self._f, self._rng = draws, u, f, rng
         mean, factor, nu = parameters.mean, np.tril(parameters.factor), parameters.surrogate.nu[0]
         self._reference = reference_of(mean, factor, nu, draws, rng)
         self._integrate()
-        self.share = share or self._share_of_cover(draws)
+        self.share = share
         if self.error > LARGEST_ERROR:
             self.share, self.error = 1.0, 0.0
 
@@ -83,10 +73,6 @@ class Component:
             sets = logsumexp(np.minimum(logs, self._log_bound), axis=1) - np.log(logs.shape[1])
             self.log_z = logsumexp(sets) - np.log(SETS)
             self.error = float(np.exp(sets - self.log_z).std(ddof=1) / np.sqrt(SETS))
-
-    def _share_of_cover(self, draws):
-        of_s, of_cover = self._logs_of_parts(draws)
-        return max(SHARES[0], COVERED * np.mean(2 * expit(of_cover - of_s)))
 
     def _log_fit(self, u):
         """Return the fitted log-density at points (n, d)."""
@@ -123,7 +109,8 @@ class Component:
         """Return n draws of s (n, d): those of the reference that are accepted by their weights."""
         accepted, share = [self._reference.draws(0)], np.exp(self.log_z - self._log_bound)
         while (left := n - sum(map(len, accepted))) > 0:
-            u = self._reference.draws(min(int(left / share) + 1, MOST_AT_A_TIME))
+            most = NUMBERS_PER_PART // accepted[0].shape[1]
+            u = self._reference.draws(min(int(left / share) + 1, most))
             log_uniform = np.log(self._rng.random(len(u)))
             log_weights = self._log_weights(u, self._reference.log_density(u))
             accepted.append(u[log_uniform < log_weights - self._log_bound][:left])
@@ -135,7 +122,8 @@ class Component:
             return self
         u, log_det = self._warp.to(x)
         parts, f = self._logs_of_parts(u), f - log_det
-        share = max(SHARES, key=lambda share: w @ _mixed(parts, share))
+        within = {"bounds": (EDGE, 1 - EDGE), "method": "bounded"}
+        share = minimize_scalar(lambda share: -w @ _mixed(parts, share), **within).x
         resampled = u[self._rng.choice(len(u), N_SEEN, p=w / w.sum())]  # the surrogate may go there
         seen = np.concatenate([evenly(self._seen, N_SEEN), resampled])
         u, f = np.concatenate([self._u, u]), np.concatenate([self._f, f])
@@ -204,7 +192,7 @@ def of_surrogates(parameters, draws, rng):
 def _of_surrogate(own, draws, rng):
     """Return the Component of a frozen surrogate, by draws of it that chains from draws make."""
     x = draws[rng.integers(len(draws), size=N_SEEN)]
-    for _ in range(RUNS):
+    for _ in range(ROUNDS):
         x = new_ends(own, x, rng)
     one = Reference(np.zeros_like(x[:1]), np.eye(x.shape[1])[None], own.surrogate.nu[0], rng)
     cover = Warped(Warp(x), one)
@@ -241,7 +229,7 @@ def _fitted(x, f, rng):
     sizes = {"d": x.shape[1], "m": surrogate.weights.size}
     parameters = allocate(Parameters, sizes, mean=mean, factor=factor, surrogate=surrogate)
     cover = reference_of(mean, factor, NU, u, rng)
-    return Component(warp, parameters, cover, u, u, f, rng, SHARES[0])
+    return Component(warp, parameters, cover, u, u, f, rng)
 
 
 def _surrogate(x, f, mean, factor, nu, rng):

@@ -4,12 +4,11 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import qmc
 
+from pymc_kameleon.analysis.batches import NUMBERS_PER_PART
 from pymc_kameleon.approximation.linalg import whitened
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.samplers.kameleon.learn_modes import blended_factors, near_groups
 from pymc_kameleon.samplers.surrogate.moves import SETS, points_of_t
-
-POINTS_AT_A_TIME = 1000
 
 GROUPS, N_SEEN = 15, 500
 """Groups of near draws, each of which has a t density; and draws that these are found from."""
@@ -28,9 +27,9 @@ class Reference:
 
     def log_density(self, x):
         """Return the log-density at points (n, d)."""
-        found = np.empty(len(x))
-        for start in range(0, len(x), POINTS_AT_A_TIME):  # which stay in the processor's cache
-            part = slice(start, start + POINTS_AT_A_TIME)
+        found, size = np.empty(len(x)), max(1, NUMBERS_PER_PART // self._means.size)
+        for start in range(0, len(x), size):
+            part = slice(start, start + size)
             u = (x[part] - self._means[:, None]) @ self._inverses.transpose(0, 2, 1)
             squares = np.einsum("kni,kni->kn", u, u)
             logs = -0.5 * (self._nu + x.shape[1]) * np.log1p(squares / self._nu)

@@ -14,8 +14,8 @@ import numpy as np
 from pymc_kameleon.analysis.evidence.bridge import ROUNDS
 from pymc_kameleon.core.conventions import ROOT_EPS
 
-CLEAR, CLEAR_SHARE = 25.0, 0.02
-"""What share of a variance a term has to explain: so much, and of n draws so much / n."""
+CLEAR = 25.0
+"""What share of a variance a term has to explain, times the draws: 5² standard errors."""
 
 
 class Warp:
@@ -125,7 +125,7 @@ def _chosen(base, candidates, y):
         squares = np.maximum(np.square(c).sum(axis=0), ROOT_EPS)
         shares = np.square(c.T @ y) / squares / max(y @ y, ROOT_EPS)
         best = shares.argmax()
-        if shares[best] < CLEAR_SHARE or shares[best] * len(y) < CLEAR:
+        if shares[best] * len(y) < CLEAR:
             break
         found.append(best)
         e = c[:, best] / np.sqrt(squares[best])

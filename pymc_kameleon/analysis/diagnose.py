@@ -15,6 +15,7 @@ from pymc_kameleon.analysis.trust import (
     high_r_hat,
     long_tails,
     poor_approximations,
+    slow_chains,
 )
 from pymc_kameleon.findings.diagnosis import Diagnosis, diagnosis_in
 from pymc_kameleon.findings.finding import finding
@@ -110,7 +111,7 @@ def findings_of_draws(dt, model=None, evaluates=False):
     both = [f"{what} of {name}" for what in ("mean", "standard deviation") for name in labels]
     disagree = high_r_hat(labels, *judged_r_hat(values, of.r_hat, superchains_of(posterior)))
     imprecise = high_errors(both, np.tile(of.sd, 2), np.concatenate([of.mcse, of.mcse_sd]))
-    found += disagree + imprecise + long_tails(labels, values)
+    found += disagree + (imprecise or slow_chains(labels, values)) + long_tails(labels, values)
     found += poor_approximations(draws.corrections)
     if disagree or imprecise:
         apart = modes_apart(dt, names)

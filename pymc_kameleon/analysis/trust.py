@@ -9,7 +9,7 @@ from arviz_stats.base import array_stats
 from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS
 from pymc_kameleon.findings.finding import finding
-from pymc_kameleon.findings.words import some
+from pymc_kameleon.findings.words import grouped, some
 
 POOR_SHARE, LONG_TAIL = 0.3, 0.5
 """Share of effective weights, and Pareto k of the draws, beyond which errors are not to be trusted:
@@ -78,6 +78,22 @@ def high_r_hat(names, r_hat, are_high):
     worst = np.nanargmax(np.where(are_high, r_hat, -np.inf))
     code = "chains_disagree" if r_hat[worst] > DISAGREE else "r_hat"
     return [finding(code, name=names[worst], r_hat=r_hat[worst])]
+
+
+def slow_chains(names, values):
+    """Tell of the least bulk ESS of values (chains, draws, q), if chains move slowly.
+
+    That is if it is less than 100 for each chain, with which R-hat and errors are to be trusted
+    [Vehtari et al., Bayesian Analysis 16 (2021)], and less than half of the draws: few draws alone
+    are no sign of that.
+    """
+    with np.errstate(all="ignore"):  # of what does not vary
+        ess = array_stats.ess(values, chain_axis=0, draw_axis=1, method="bulk")
+    ess[np.ptp(values, axis=(0, 1)) == 0] = np.inf
+    draws, worst = values[..., 0].size, np.nan_to_num(ess, nan=np.inf).argmin()
+    if not ess[worst] < min(LEAST_ESS * len(values), draws / 2):
+        return []
+    return [finding("slow_chains", name=names[worst], ess=ess[worst], draws=grouped(draws))]
 
 
 def poor_approximations(corrections):

@@ -356,6 +356,14 @@ _DRAWS = {
         "Draw longer, or raise max_evaluations; if that does not help, reparametrise.",
         "R-hat is above 1.1, the bound of Gelman & Rubin (1992).",
     ),
+    "slow_chains": Kind(
+        CAUTION,
+        "Chains move slowly: the {draws} draws of {name} are worth {ess:.0f} independent ones, "
+        "fewer than 100 for each chain. R-hat and errors may be too small.",
+        "Draw longer, or raise max_evaluations; if that does not help, reparametrise.",
+        "Bulk ESS. With fewer than 100 for each chain R-hat and errors are not to be trusted "
+        "(Vehtari et al. 2021). It is not told where draws are few, but nearly independent.",
+    ),
     "modes_apart": Kind(
         PROBLEM,
         "{verdict} Averages over all chains depend on where these started.",
@@ -731,7 +739,7 @@ EXCLUSIVE = (
     {"no_search", "searches", "few_searches", "other_ends", "blind_search"},
     {"no_move", "stuck", "stuck_on_estimate"},
     {"r_hat", "chains_disagree"},
-    {"imprecise", "unknown_errors", "constant_draws"},
+    {"imprecise", "unknown_errors", "constant_draws", "slow_chains"},
     {"few_points", "slow_tails"},
     {"random_density", "random_nan"},
     {"interrupted", "stopped", "out_of_time", "not_enough"},

@@ -15,6 +15,7 @@ from pymc_kameleon.analysis.trust import (
     HIGH_ERROR,
     few_events,
     independent_events,
+    slow_chains,
 )
 
 
@@ -111,6 +112,18 @@ def test_few_averages_are_off_by_a_fifth_without_a_word():
     assert told[:runs].sum() > 0.9 * runs
     assert not told[runs:].any()
     assert (is_off & ~told).sum() <= 1
+
+
+def test_chains_that_move_slowly_are_told():
+    """As of a fourth of 4000 draws; not few draws that are nearly independent."""
+    rng = np.random.default_rng(1)
+    slow, fast = (autoregressive(rng, (4, 1000, 2), own) for own in (0.95, 0.3))
+    [found] = slow_chains(["a", "b"], slow)
+    assert found.code == "slow_chains"
+    assert 20 < found.numbers["ess"] < 300
+    assert slow_chains(["a", "b"], fast) == []
+    assert slow_chains(["a", "b"], fast[:, :60]) == []
+    assert slow_chains(["a"], np.ones((4, 1000, 1))) == []
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,12 +1,11 @@
 """``pk.diagnose``: whether a result can be used, by its draws, and by what its run has found."""
 
-from functools import partial
-
 import numpy as np
+import xarray as xr
 from arviz_stats import diagnose as arviz_diagnose
 
 from pymc_kameleon.analysis.doubts import doubts
-from pymc_kameleon.analysis.draws_of_result import Draws, side_by_side
+from pymc_kameleon.analysis.draws_of_result import Draws, not_finite, side_by_side
 from pymc_kameleon.analysis.expectation import averages_of
 from pymc_kameleon.analysis.limits_of_r_hat import judged_r_hat
 from pymc_kameleon.analysis.mode_occupancy import modes_apart
@@ -19,8 +18,8 @@ from pymc_kameleon.analysis.trust import (
 )
 from pymc_kameleon.findings.diagnosis import Diagnosis, diagnosis_in
 from pymc_kameleon.findings.finding import finding
-from pymc_kameleon.findings.registry import OF_DRAWS
-from pymc_kameleon.findings.words import chains_named, counted
+from pymc_kameleon.findings.registry import BY_MODEL, OF_DRAWS
+from pymc_kameleon.findings.words import chains_named, counted, grouped, some
 from pymc_kameleon.model.advice import what_may_help
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.result.opening import draws_in, opened, statistics_in
@@ -73,16 +72,17 @@ def diagnose(dt, model=None, *, return_diagnostics=False):
     >>> pk.diagnose(dt)
     """
     dt = opened(dt, model)
-    posterior = draws_in(dt, "judge")
-    evaluates = model is not None
-    found, known = findings_of_draws(dt, model or model_of(posterior), evaluates)
-    summary = known
-    if FINDINGS in getattr(dt, "children", ()):
-        of_run = diagnosis_in(dt[FINDINGS].to_dataset())
-        found += [one for one in of_run.findings if one.code not in OF_DRAWS]
-        made = of_run.summary.partition(". ")[0].rstrip(".")
-        summary = f"{made}. {known}"
-    diagnosis = Diagnosis(found, summary)
+    posterior, evaluates = draws_in(dt, "judge"), model is not None
+    if "posterior" not in getattr(dt, "children", ()):
+        dt = xr.DataTree.from_dict({"posterior": posterior})
+    model = model or model_of(posterior)
+    found, known = findings_of_draws(dt, model, evaluates)
+    if FINDINGS in dt.children:
+        of_run = diagnosis_in(dt[FINDINGS].to_dataset()).findings
+        judged = OF_DRAWS if model is not None else OF_DRAWS - BY_MODEL
+        found += [one for one in of_run if one.code not in judged]
+    n, chains = posterior.sizes["draw"], counted(posterior.sizes["chain"], "chain")
+    diagnosis = Diagnosis(found, f"{grouped(n)} draws of {chains}. {known}".rstrip())
     if not return_diagnostics:
         return diagnosis
     _, diagnostics = arviz_diagnose(dt, show_diagnostics=False, return_diagnostics=True)
@@ -95,36 +95,52 @@ def findings_of_draws(dt, model=None, evaluates=False):
     Where a correction by gradients lacks some, it has them evaluated if that is asked for.
     """
     posterior = dt["posterior"].to_dataset()
-    names = _parameters(posterior, model)
-    if posterior.sizes["draw"] < LEAST_DRAWS or not names:
-        return [] if posterior.sizes["draw"] else [finding("no_draws")], ""
-    found = _of_statistics(statistics_in(dt))
-    if model is not None:
-        found += doubts(dt, model)
+    names, n = _parameters(posterior, model), posterior.sizes["draw"]
+    if n == 0:
+        return [finding("no_draws")], ""
+    if n < LEAST_DRAWS or not names:
+        why = f"each chain has {counted(n, 'draw')}" if names else "no parameter was kept"
+        return [finding("not_judged", why=why)], ""
+    statistics = statistics_in(dt)
+    found = _of_statistics(statistics) + (doubts(dt, model) if model is not None else [])
+    if posterior.sizes["chain"] == 1:
+        found.append(finding("one_chain"))
+    found += [one for name in names for one in not_finite(name, posterior[name].values)]
     values = side_by_side(posterior[names].transpose("chain", "draw", ...))
-    if (np.ptp(values, axis=(0, 1)) == 0).all():
-        return [*found, finding("constant_draws")], ""
-    draws = Draws(dt, model, evaluates)
-    at = partial(draws.at, function=side_by_side, names=names)
-    of = averages_of(draws, values, at if draws.can_correct(names) == names else None)
     labels = [one for name in names for one in elements(name, posterior[name][0, 0].shape)]
-    both = [f"{what} of {name}" for what in ("mean", "standard deviation") for name in labels]
+    fine = np.flatnonzero(np.isfinite(values).all(axis=(0, 1)))
+    values, labels = values[..., fine], [labels[k] for k in fine]
+    if not labels:
+        return found, ""
+    equal = [labels[k] for k in np.flatnonzero(np.ptp(values, axis=(0, 1)) == 0)]
+    if equal and (model is not None or len(equal) == len(labels)):
+        found.append(finding("constant_draws", names=some(equal)))
+    draws = Draws(dt, model, evaluates)
+
+    def at(x):
+        return draws.at(x, side_by_side, names)[:, fine]
+
+    of = averages_of(draws, values, at if draws.can_correct(names) == names else None)
+    both = [f"{what} of {name}" for what in ("mean", "sd") for name in labels]
     disagree = high_r_hat(labels, *judged_r_hat(values, of.r_hat, superchains_of(posterior)))
     imprecise = high_errors(both, np.tile(of.sd, 2), np.concatenate([of.mcse, of.mcse_sd]))
     found += disagree + (imprecise or slow_chains(labels, values)) + long_tails(labels, values)
     found += poor_approximations(draws.corrections)
     if disagree or imprecise:
-        apart = modes_apart(dt, names)
-        found += apart or (what_may_help(model) if disagree and model else [])
+        advice = what_may_help(model) if disagree and model else []
+        by_nuts = "diverging" in statistics
+        advice = [one for one in advice if not (by_nuts and one.code == "has_gradient")]
+        found += modes_apart(dt, names) or advice
     return found, _known(labels, of)
 
 
 def _known(labels, of):
     """Return in words how well the worst mean is known, "" if that is not known."""
-    errors = np.divide(of.mcse, of.sd, where=of.sd > 0, out=np.zeros_like(of.sd))
-    if np.isnan(errors).any():
+    with np.errstate(all="ignore"):  # of what does not vary
+        errors = of.mcse / of.sd
+    if np.isnan(errors).all():
         return ""
-    worst = errors.argmax()
+    worst = np.nanargmax(errors)
     what = f"The worst of {counted(len(labels), 'mean')}" if len(labels) > 1 else "The mean"
     return f"{what} is known to {errors[worst]:.2g} posterior sd ({labels[worst]})."
 
@@ -132,7 +148,7 @@ def _known(labels, of):
 def _parameters(posterior, model):
     """Return the variables to look at: the parameters that are kept, or all real variables."""
     if model is None:
-        return [name for name, own in posterior.items() if own.dtype.kind == "f"]
+        return [name for name, own in posterior.items() if own.dtype.kind in "iuf"]
     return [rv.name for rv in model.free_RVs if rv.name in posterior]
 
 

@@ -138,7 +138,7 @@ def averages_of(draws, values, function):
     what corrects averages does not mend chains that have missed a part.
     """
     axes, centre, q = {"chain_axis": 0, "draw_axis": 1}, values.mean(axis=(0, 1)), values.shape[2]
-    varies = np.ptp(values, axis=(0, 1)) > 0
+    varies = ~(np.ptp(values, axis=(0, 1)) == 0)  # what is not finite does, too
     with np.errstate(all="ignore"):  # of what does not vary
         mcse, ess, mcse_sd = (
             np.where(varies, of(values, **axes, method=what), np.nan)

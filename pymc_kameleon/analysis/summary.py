@@ -3,7 +3,6 @@
 Symbols: F the distribution function of a variable, estimated at the points of a grid.
 """
 
-import logging
 from numbers import Integral
 
 import numpy as np
@@ -27,11 +26,10 @@ from pymc_kameleon.analysis.trust import (
 )
 from pymc_kameleon.findings.diagnosis import CHECK, NOT_USABLE, diagnosis_in
 from pymc_kameleon.findings.finding import finding, said, say
+from pymc_kameleon.findings.words import some
 from pymc_kameleon.result.opening import opened
 from pymc_kameleon.result.superchains import nested_r_hat, superchains_of
 from pymc_kameleon.step.groups import FINDINGS
-
-_log = logging.getLogger("pymc_kameleon")
 
 GRID = 30
 """Points at which F is estimated."""
@@ -144,7 +142,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         about += poor_approximations(draws.corrections) + long_tails(labels, values)
     about += _keep_what_draws_show(table, plain)
     if (table["sd"] <= ROUNDING * table["mean"].abs()).all():
-        about.append(finding("constant_draws"))
+        about.append(finding("constant_draws", names=some(labels)))
     else:
         both = [f"{what} of {name}" for what in ("mean", "sd") for name in labels]
         errors = table[["mcse_mean", "mcse_sd"]].to_numpy().T.ravel()
@@ -163,8 +161,8 @@ def _say(dt, findings):
     if FINDINGS in getattr(dt, "children", ()):
         of_run = diagnosis_in(dt[FINDINGS].to_dataset())
         if of_run.verdict in (CHECK, NOT_USABLE):
-            known = {one.code for one in of_run.findings}
             worst = of_run.findings[0]
+            known = {worst.code}
             say("bad_verdict", verdict=of_run.verdict.capitalize(), worst=str(worst))
     said(findings, known)
 

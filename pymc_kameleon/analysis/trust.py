@@ -49,11 +49,9 @@ def high_errors(names, sd, mcse):
     """Tell of averages, of these sd and errors (q,), whose errors are large, or not known."""
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = np.where(sd > 0, mcse / sd, 0)
-    if (unknown := np.isnan(errors)).any():
-        return [finding("unknown_errors", name=names[unknown.argmax()])]
-    high = np.flatnonzero(errors > HIGH_ERROR)
+    high, unknown = np.flatnonzero(errors > HIGH_ERROR), np.isnan(errors)
     if high.size == 0:
-        return []
+        return [finding("unknown_errors", name=names[unknown.argmax()])] if unknown.any() else []
     high = high[np.argsort(-errors[high], kind="stable")]
     times, listed = ceil((errors[high[0]] / HIGH_ERROR) ** 2), some([names[i] for i in high])
     return [finding("imprecise", names=listed, error=errors[high[0]], times=times)]

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pymc_kameleon.findings.finding import Finding, most_serious_first
-from pymc_kameleon.findings.registry import CAUTION, NOTE, PROBLEM
+from pymc_kameleon.findings.registry import CAUTION, KINDS, NOTE, PROBLEM
 from pymc_kameleon.findings.words import counted
 
 USABLE, UNCHECKED, CHECK, NOT_USABLE = "usable", "not checked", "check", "not usable"
@@ -123,5 +123,6 @@ def diagnosis_in(data):
         for code, numbers, source, chains in zip(
             *(data[name].values for name in ("code", "numbers", "source", "chains")), strict=True
         )
+        if str(code) in KINDS  # that of another version may not be
     ]
     return Diagnosis(findings, data.attrs["summary"], bool(data.attrs["is_checked"]))

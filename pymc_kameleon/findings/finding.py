@@ -23,14 +23,16 @@ class Finding:
     source : str
         The step that found it, as ``"GAM([x])"``; "" if it is of the whole run.
     chains : tuple of int
-        The chains in which it was found; of others the numbers may differ from those of the first.
-        Empty if it is of all chains.
+        The chains in which it was found; empty if it is of all chains.
+    of_first : bool
+        Whether the numbers are those of the first of these chains.
     """
 
     code: str
     numbers: Mapping
     source: str = ""
     chains: tuple = ()
+    of_first: bool = False
 
     def __post_init__(self):
         if self.code not in KINDS:
@@ -60,7 +62,8 @@ class Finding:
     def __str__(self):
         """Where, what, and what to do."""
         where = f"{self.where}: " if self.where else ""
-        return f"{where}{self.what} {self.remedy}".rstrip()
+        own = f" (The numbers are those of chain {self.chains[0]}.)" if self.of_first else ""
+        return f"{where}{self.what} {self.remedy}".rstrip() + own
 
 
 def finding(code, **numbers):
@@ -69,23 +72,21 @@ def finding(code, **numbers):
 
 
 def merged(findings, n_chains, several_steps=False):
-    """Return findings of chains, each once: those that differ in numbers alone are one.
+    """Return findings of chains, each code of a step once, with the words of the first chain.
 
-    So are notes that differ in words. Where it was found is told of some of `n_chains`, and if
-    there are several steps.
+    Where it was found is told of some of `n_chains`, and if there are several steps.
     """
     found = {}
     for one in findings:
-        words = tuple(value for value in one.numbers.values() if isinstance(value, str))
-        words = () if one.severity == NOTE else words
-        key = one.code, one.source, words
+        key = one.code, one.source, one.numbers.get("scale")
         first = found.setdefault(key, one)
+        of_first = first.of_first or dict(first.numbers) != dict(one.numbers)
         chains = tuple(dict.fromkeys([*first.chains, *one.chains]))
-        found[key] = replace(first, chains=chains)
+        found[key] = replace(first, chains=chains, of_first=of_first)
     return [
         replace(
             one,
-            chains=() if len(one.chains) == n_chains else one.chains,
+            chains=() if len(one.chains) == n_chains and not one.of_first else one.chains,
             source=one.source if several_steps else "",
         )
         for one in found.values()

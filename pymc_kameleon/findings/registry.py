@@ -55,9 +55,8 @@ _STARTS = {
     ),
     "few_searches": Kind(
         NOTE,
-        "{n} searches for the posterior ended in one place. These are too few to tell whether "
-        "there is another mode.",
-        "If there may be one, raise max_evaluations, or tune longer.",
+        "Only {n} searches looked for other modes, and all ended in one place.",
+        "If there may be others, raise max_evaluations, or tune longer.",
         "The expected share of starts that end elsewhere is 1 after two searches, and a third "
         "after three.",
     ),
@@ -106,7 +105,7 @@ _STARTS = {
 _LOG_DENSITIES = {
     "random_density": Kind(
         PROBLEM,
-        "The log-density at {place} was {before:.8g}, and {after:.8g} when it was evaluated there "
+        "The log-density at {place} was {before:.8g}, and {after} when it was evaluated there "
         "again. The model is random, or remembers earlier calls, and the draws are not those of "
         "the posterior.",
         "Let each call begin afresh, with a seed of its own. If it is the log of an unbiased "
@@ -165,7 +164,7 @@ _TUNING = {
         "Raise tune or steps_per_draw, or max_evaluations if that has set them.",
         "The least is 20 d (GadMALA 3 d) and at least 100; for MALA and CMH 100; for CMTM twice "
         "`adapt_every`; for CyclicalKAM five searches; for SurrogateMetropolis 5 d and at least "
-        "50.",
+        "50, or d with few evaluations; for EmulatorMetropolis 1.",
     ),
     "no_move": Kind(
         PROBLEM,
@@ -345,24 +344,36 @@ _APPROXIMATIONS = {
 _DRAWS = {
     "r_hat": Kind(
         CAUTION,
-        "R-hat of {name} is {r_hat:.3g}, more than good chains with as many effective draws have.",
+        "R-hat of {name} is {r_hat:.4g}, more than good chains with as many effective draws have.",
         "Draw longer, or raise max_evaluations; if that does not help, reparametrise.",
         "The limit is 1.01, or what chains with so few effective draws reach once in a thousand "
         "runs, at most 1.05.",
     ),
     "chains_disagree": Kind(
         PROBLEM,
-        "The chains disagree: R-hat of {name} is {r_hat:.3g}.",
+        "The chains disagree: R-hat of {name} is {r_hat:.4g}.",
         "Draw longer, or raise max_evaluations; if that does not help, reparametrise.",
         "R-hat is above 1.1, the bound of Gelman & Rubin (1992).",
     ),
     "slow_chains": Kind(
         CAUTION,
-        "Chains move slowly: the {draws} draws of {name} are worth {ess:.0f} independent ones, "
+        "Chains move slowly: the {draws} draws of {name} amount to {ess:.0f} independent ones, "
         "fewer than 100 for each chain. R-hat and errors may be too small.",
         "Draw longer, or raise max_evaluations; if that does not help, reparametrise.",
         "Bulk ESS. With fewer than 100 for each chain R-hat and errors are not to be trusted "
-        "(Vehtari et al. 2021). It is not told where draws are few, but nearly independent.",
+        "(Vehtari et al. 2021). It does not count where draws are few, but nearly independent.",
+    ),
+    "not_judged": Kind(
+        CAUTION,
+        "The draws were not judged: {why}.",
+        "Draw longer, and keep the parameters.",
+        "R-hat and errors need four draws of a parameter in each chain.",
+    ),
+    "one_chain": Kind(
+        CAUTION,
+        "There is one chain, so R-hat cannot show whether others would agree.",
+        "Make four chains.",
+        "A chain that is in one of several modes looks as good as any.",
     ),
     "modes_apart": Kind(
         PROBLEM,
@@ -372,35 +383,34 @@ _DRAWS = {
     ),
     "hierarchy": Kind(
         NOTE,
-        "The model may be a hierarchy.",
-        "Write it the other way: centred, theta ~ N(mu, tau), is right where the data say much "
-        "about each theta, and non-centred, theta = mu + tau * z with z ~ N(0, 1), where they say "
-        "little.",
+        "The model may be a hierarchy, of which chains often disagree.",
+        "Write it non-centred, theta = mu + tau * z with z ~ N(0, 1), or centred, "
+        "theta ~ N(mu, tau), if the data say much about each theta.",
         "Told where chains disagree.",
     ),
     "has_gradient": Kind(
         NOTE,
-        "The log-density has a gradient.",
-        "Try NUTS, which pm.sample() uses.",
+        "NUTS may do better: the log-density has a gradient.",
+        "Try pm.sample().",
         "Told where chains disagree.",
     ),
     "constant_draws": Kind(
         PROBLEM,
-        "All draws are equal, of each variable: it is a constant, or no proposal was accepted.",
-        "Draw longer, or raise max_evaluations.",
+        "All draws of {names} are equal: no proposal was accepted, or it is a constant.",
+        "Draw longer, or raise max_evaluations; leave out what is a constant.",
         "Such draws say nothing about the posterior.",
     ),
     "imprecise": Kind(
         CAUTION,
-        "Some averages are imprecise: {names}. The largest standard error is {error:.2g} of a "
-        "standard deviation, and twice that is nothing rare.",
+        "Some averages are imprecise: {names}. Their standard errors are up to {error:.2g} "
+        "posterior sd; 0.1 is the limit.",
         "Draw {times} times as long, or raise max_evaluations.",
         "A standard error is more than a tenth of the standard deviation, which is that of the "
         "mean of 100 independent draws.",
     ),
     "unknown_errors": Kind(
         CAUTION,
-        "The standard error of the {name} is unknown, because there are too few draws.",
+        "The standard error of the {name} cannot be estimated.",
         "Draw longer, or raise max_evaluations.",
         "Effective draws cannot be counted in so few.",
     ),
@@ -733,15 +743,5 @@ KINDS = {code: kind for kinds in SECTIONS.values() for code, kind in kinds.items
 """All of them, by their codes."""
 
 OF_DRAWS = frozenset(_DRAWS)
-"""Codes of what draws show, whoever has made them."""
-
-EXCLUSIVE = (
-    {"no_search", "searches", "few_searches", "other_ends", "blind_search"},
-    {"no_move", "stuck", "stuck_on_estimate"},
-    {"r_hat", "chains_disagree"},
-    {"imprecise", "unknown_errors", "constant_draws", "slow_chains"},
-    {"few_points", "slow_tails"},
-    {"random_density", "random_nan"},
-    {"interrupted", "stopped", "out_of_time", "not_enough"},
-)
-"""Codes of which one run, or one step of it, has one at most: together they would contradict."""
+BY_MODEL = frozenset({"not_felt", "no_bound", "other_mode", "hierarchy", "has_gradient"})
+"""Codes of what draws show, whoever has made them; those that only their model tells."""

@@ -44,4 +44,5 @@ def capitalised(sentence):
 
 def some(names):
     """List at most three names."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} others" if len(names) > 3 else "")
+    more = f" and {counted(len(names) - 3, 'other')}" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

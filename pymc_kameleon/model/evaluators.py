@@ -5,7 +5,6 @@ calls under way are made again, one at a time, so that only one that kills its w
 """
 
 import io
-import logging
 import threading
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -31,8 +30,6 @@ from pymc_kameleon.model.remote import (
     Performed,
     TooLong,
 )
-
-_log = logging.getLogger("pymc_kameleon")
 
 NO_FILE = "<dynamic-code>"
 """What cloudpickle calls the file of a function that travels by value."""

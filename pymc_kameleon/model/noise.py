@@ -8,8 +8,6 @@ Source: Andrieu & Roberts, "The pseudo-marginal approach for efficient Monte Car
 Annals of Statistics 37 (2009), here [AR]. Symbols: v the variance of the log-estimate at one point.
 """
 
-import logging
-
 import numpy as np
 import pymc as pm
 import pytensor
@@ -17,8 +15,6 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.findings.finding import finding, say
-
-_log = logging.getLogger("pymc_kameleon")
 
 NOISE_SEED = "noise_seed"
 """The name of the seed in the model."""

@@ -91,8 +91,6 @@ _initialize_multiprocessing_context = part(
 quiet_logging = part("quiet", "pymc.sampling.mcmc", "_quiet_logging")
 
 _FEATURE = "convergence checks"
-log_warnings = part(_FEATURE, "pymc.stats.convergence", "log_warnings")
-run_convergence_checks = part(_FEATURE, "pymc.stats.convergence", "run_convergence_checks")
 warnings_logger = part(_FEATURE, "pymc.stats.convergence", "logger")
 
 

@@ -1,6 +1,5 @@
 """Where chains start: ``pk.initvals``, dispersed points, and what is not finite at a start."""
 
-import logging
 import warnings
 from contextlib import suppress
 
@@ -18,8 +17,6 @@ from pymc_kameleon.model.pymc_internals import (
     coords_and_dims_for_inferencedata,
     make_initial_point_fn,
 )
-
-_log = logging.getLogger("pymc_kameleon")
 
 RETRIES = 100
 """Points tried for each chain, until the log-density is finite."""

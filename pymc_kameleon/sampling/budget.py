@@ -7,7 +7,6 @@ end, if draws have taken fewer evaluations than they may. So it does not depend 
 chains make equally many.
 """
 
-import logging
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 
@@ -16,8 +15,6 @@ from pymc_kameleon.findings.words import counted, grouped
 from pymc_kameleon.step.draw_costs import most_evaluations
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.warm_start.approach import FOLLOWING, LEAST_TRIES
-
-_log = logging.getLogger("pymc_kameleon")
 
 NOTHING_SETTLED, TUNING_SETTLED, ALL_SETTLED = range(3)
 """Which numbers of draws of a run are settled."""

@@ -1,7 +1,5 @@
 """``pk.evidence`` and ``pk.compare_models``: which model the data favour, by draws of each."""
 
-import logging
-
 import numpy as np
 import xarray as xr
 
@@ -20,8 +18,6 @@ from pymc_kameleon.result.opening import opened
 from pymc_kameleon.sampling.bridging import Density, Evaluating, evidence_by
 from pymc_kameleon.sampling.workers import evaluators_of
 from pymc_kameleon.step.options import checked_integer
-
-_log = logging.getLogger("pymc_kameleon")
 
 WITH_SURROGATE = 200
 """New points by default, if evaluations are expensive."""

@@ -56,16 +56,16 @@ class Finish:
                 judged = _or_log("The convergence checks", judge)
             of_draws, known = judged or ([], "")
             codes = {one.code for one in findings}
-            findings = findings + [one for one in of_draws if one.code not in codes]
+            findings = [one for one in of_draws if one.code not in codes] + findings
             diagnosis = Diagnosis(findings, f"{made}. {known}".rstrip(), judged is not None)
             is_good = diagnosis.verdict in (USABLE, UNCHECKED)
             level = logging.INFO if is_good else logging.WARNING
             _log.log(level, "%s", diagnosis.brief, extra={"findings": diagnosis.findings})
-            self._keep(tree, dataset_of(diagnosis))
+            self.keep(tree, diagnosis)
 
-    def _keep(self, tree, data):
-        """Put a Dataset of findings into the result, and into its store."""
-        tree[FINDINGS] = xr.DataTree(data)
+    def keep(self, tree, diagnosis):
+        """Put a Diagnosis into the result, and into its store."""
+        tree[FINDINGS] = xr.DataTree(data := dataset_of(diagnosis))
         if isinstance(self.store, Path) and self.store.is_dir():
             try:
                 add_group(self.store, FINDINGS, data)

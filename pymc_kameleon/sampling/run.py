@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pymc_kameleon.analysis.batches import LEAST_DRAWS
+from pymc_kameleon.findings.diagnosis import Diagnosis
 from pymc_kameleon.findings.finding import finding, say
 from pymc_kameleon.findings.words import counted
 from pymc_kameleon.model.evaluators import MOST_DEATHS
@@ -117,6 +118,7 @@ class Run:
                 raise
             if not self._finish.quiet:
                 say("unchecked")
+            self._finish.keep(tree, Diagnosis(self._findings, f"{self._made}.", is_checked=False))
         return tree
 
     def _interrupted(self):

@@ -58,6 +58,7 @@ def _odd(step):
     place = step.layout.in_words(step.watch.points[ODD])
     if np.isnan(before):
         return finding("random_nan", place=place)
+    after = f"{after:.8g}" if np.isfinite(after) else "NaN or infinite"
     return finding("random_density", place=place, before=before, after=after)
 
 

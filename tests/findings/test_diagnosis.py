@@ -14,7 +14,7 @@ from runs import codes, messages, sample
 import pymc_kameleon as pk
 from pymc_kameleon.findings.diagnosis import Diagnosis, dataset_of, diagnosis_in
 from pymc_kameleon.findings.finding import Finding, finding
-from pymc_kameleon.findings.registry import EXCLUSIVE
+from pymc_kameleon.findings.registry import KINDS
 
 BENCHMARKS = Path(__file__).parents[2] / "examples" / "benchmarks"
 NOTE, CAUTION, PROBLEM = finding("no_search"), finding("stuck", draws=44), finding("no_move")
@@ -90,8 +90,8 @@ def test_it_is_kept_in_a_store_and_when_a_run_goes_on(step, tmp_path):
 def test_diagnose_repeats_what_the_run_has_found(step):
     dt = sample(step, tune=5, draws=400, compute_convergence_checks=True)
     diagnosis, diagnostics = pk.diagnose(dt, return_diagnostics=True)
-    assert {one.code for one in diagnosis.findings} == set(codes(dt))
-    assert diagnosis.summary == dt["findings"].attrs["summary"]
+    assert [one.code for one in diagnosis.findings] == codes(dt)
+    assert diagnosis.summary.startswith("400 draws of 2 chains. The worst of 2 means is known to ")
     assert "rhat" in diagnostics
 
 
@@ -106,20 +106,73 @@ def test_diagnose_takes_other_results_too():
 
 def test_what_nuts_notes_is_told():
     """Divergences, trees that were too deep, and low energy."""
+    rng = np.random.default_rng(1)
+    stats = {"diverging": np.zeros((4, 200), bool), "energy": rng.standard_normal((4, 200))}
+    stats["reached_max_treedepth"] = np.zeros((4, 200), bool)
+    stats["diverging"][1, :2] = stats["reached_max_treedepth"][0, :3] = True
+    stats["energy"][0] = np.arange(200)
+    draws = {"posterior": {"x": rng.standard_normal((4, 200))}, "sample_stats": stats}
+    found = {one.code: one for one in pk.diagnose(az.from_dict(draws)).findings}
+    assert found["divergences"].numbers["n"] == 2
+    assert found["deep_trees"].numbers["n"] == 3
+    assert found["low_energy"].what.endswith("in chain 0.")
+
+
+NORMAL = np.random.default_rng(1).standard_normal((4, 500))
+APART = NORMAL + 10 * np.arange(4)[:, None]
+SPOILT = APART.copy()
+SPOILT[0, 0] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"x": SPOILT}, "not_finite"),
+        ({"x": NORMAL, "y": np.full((4, 500), np.nan)}, "not_finite"),
+        ({"x": APART[:3, :3]}, "not_judged"),
+        ({"x": NORMAL > 0}, "not_judged"),
+        ({"x": NORMAL, "k": APART.astype(int)}, "chains_disagree"),
+        ({"x": NORMAL[:1]}, "one_chain"),
+        ({"x": np.ones((4, 500))}, "constant_draws"),
+    ],
+)
+def test_what_cannot_be_judged_is_not_usable(variables, expected):
+    diagnosis = pk.diagnose(az.from_dict({"posterior": variables}))
+    assert expected in [one.code for one in diagnosis.findings]
+    assert diagnosis.verdict != "usable"
+
+
+def test_a_parameter_that_never_moves_is_told():
+    """If it is known to be one: a constant may be a deterministic."""
     with pm.Model() as model:
-        pm.Normal("x", shape=2)
-        options = {"progressbar": False, "compute_convergence_checks": False, "cores": 1}
-        dt = pm.sample(200, tune=100, chains=2, random_seed=1, **options)
-    dt["sample_stats"]["diverging"][1, :2] = True
-    dt["sample_stats"]["reached_max_treedepth"][0, :3] = True
-    dt["sample_stats"]["energy"].values[0] = np.cumsum(np.ones(200))
-    found = {one.code: one for one in pk.diagnose(dt, model).findings}
-    n = int(dt["sample_stats"]["diverging"].sum())
-    assert n > 0
-    assert found["divergences"].numbers["n"] == n
-    assert found["deep_trees"].numbers["n"] >= 3
-    assert "chain 0" in found["low_energy"].what
-    assert "chains" not in found["low_energy"].what
+        pm.Normal("x")
+        pm.Normal("y")
+    dt = az.from_dict({"posterior": {"x": NORMAL, "y": np.ones((4, 500))}})
+    assert "constant_draws" in [one.code for one in pk.diagnose(dt, model).findings]
+    assert pk.diagnose(dt).verdict == "usable"
+
+
+def test_draws_alone_are_judged_too(step):
+    dt = sample(step, draws=400, tune=200)
+    for draws in (dt["posterior"], dt["posterior"].to_dataset()):
+        assert pk.diagnose(draws).summary.startswith("400 draws of 2 chains.")
+
+
+def test_what_only_the_model_tells_is_kept_without_it(step):
+    dt = sample(step, draws=400, tune=200)
+    for code in ("not_felt", "r_hat"):
+        numbers = {"name": "x", "r_hat": 1.04}
+        dt["findings"] = xr.DataTree(dataset_of(Diagnosis([Finding(code, numbers)], "")))
+        del dt["posterior"].attrs["model_id"]
+        found = [one.code for one in pk.diagnose(dt).findings]
+        assert (code in found) == (code == "not_felt")
+        dt["posterior"].attrs["model_id"] = "gone"
+
+
+def test_a_code_of_another_version_is_left_out():
+    data = dataset_of(Diagnosis([NOTE, CAUTION]))
+    data["code"] = data["code"].where(data["code"] != "stuck", "gone")
+    assert codes(diagnosis_in(data).findings) == ["no_search"]
 
 
 def test_a_bad_verdict_is_repeated_by_the_summary(step, caplog):
@@ -137,8 +190,19 @@ def test_no_draws_are_no_result(step):
         pk.diagnose(stopped)
 
 
+EXCLUSIVE = (
+    {"no_search", "searches", "few_searches", "other_ends", "blind_search"},
+    {"r_hat", "chains_disagree"},
+    {"imprecise", "unknown_errors", "slow_chains"},
+    {"few_points", "slow_tails"},
+    {"interrupted", "stopped", "out_of_time", "not_enough"},
+)
+"""Codes of which one run has one at most: together they would contradict."""
+
+
 def contradictions(found):
-    """Return the pairs of codes that exclude each other."""
+    """Return the codes of each group of which there are several."""
+    assert set(found) <= set(KINDS)
     return [group & set(found) for group in EXCLUSIVE if len(group & set(found)) > 1]
 
 

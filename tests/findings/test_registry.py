@@ -8,7 +8,7 @@ from string import Formatter
 import pytest
 
 import pymc_kameleon
-from pymc_kameleon.findings.registry import EXCLUSIVE, KINDS, SEVERITIES
+from pymc_kameleon.findings.registry import KINDS, SEVERITIES
 
 PACKAGE = Path(pymc_kameleon.__file__).parent
 TESTS = Path(__file__).parents[1]
@@ -63,11 +63,6 @@ def test_words_are_sentences(code):
         assert not text or text[0] in "{`" or text[0].isupper() or named
         assert not text or text.endswith((".", "}"))
     assert kind.what
-
-
-def test_those_that_exclude_each_other_exist():
-    for codes in EXCLUSIVE:
-        assert codes <= set(KINDS)
 
 
 def test_nothing_else_writes_warnings_of_a_result():

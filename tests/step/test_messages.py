@@ -244,15 +244,18 @@ def test_what_differs_in_numbers_is_told_once():
     idle = [
         replace(finding("idle_coordinates", names=name, n=9), chains=(2,)) for name in ("a", "b")
     ]
-    found = merged(stuck + idle, 3)
-    assert codes(found) == ["stuck", "idle_coordinates", "idle_coordinates"]
-    assert [one.chains for one in found] == [(0, 1), (2,), (2,)]
+    scales = [finding("scale_at_bound", scale=own, side="upper", value=9.0) for own in "γν"]
+    found = merged(stuck + idle + scales, 3)
+    assert codes(found) == ["stuck", "idle_coordinates", *["scale_at_bound"] * 2]
+    assert [one.chains for one in found[:2]] == [(0, 1), (2,)]
     assert str(found[0]).startswith("Chains 0, 1: A chain was stuck for 44 draws in a row.")
-    [everywhere] = merged(stuck, 2)
-    assert str(everywhere).startswith("A chain was stuck")
+    assert str(found[0]).endswith("(The numbers are those of chain 0.)")
+    [everywhere] = merged([stuck[0], replace(stuck[0], chains=(1,))], 2)
+    assert str(everywhere).startswith("A chain was stuck for 44 draws")
+    assert "chain 0" not in str(everywhere)
     of_step = [replace(one, source="GAM([x])") for one in stuck]
-    assert merged(of_step, 2, several_steps=True)[0].where == "GAM([x])"
-    assert merged(of_step, 2)[0].where == ""
+    assert merged(of_step, 2, several_steps=True)[0].where == "Chains 0, 1 of GAM([x])"
+    assert merged(of_step[:1], 1)[0].where == ""
 
 
 @pytest.mark.parametrize(

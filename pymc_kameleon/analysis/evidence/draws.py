@@ -1,6 +1,5 @@
 """What the evidence needs of a result: unconstrained positions, and log-densities there."""
 
-import logging
 from math import tau
 
 import numpy as np
@@ -33,8 +32,6 @@ from pymc_kameleon.step.groups import (
     STATE_GROUP,
     SURROGATE_MOVES,
 )
-
-_log = logging.getLogger("pymc_kameleon")
 
 LEAST_OF_CHAIN = 8
 """Draws of each chain below which nothing is told: four of a half have an ESS."""

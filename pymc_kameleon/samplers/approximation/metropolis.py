@@ -24,9 +24,8 @@ from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
 from pymc_kameleon.samplers.approximation.step import ApproximationStep
 from pymc_kameleon.step.learned import Quantity
 
-ENOUGH_TUNING = 4
-"""Transitions of tuning, below which a warning says so: the search has taught most of what is
-needed."""
+ENOUGH_TUNING = 1
+"""Transitions of tuning, below which a finding says so: the search has taught what is needed."""
 
 MOST_KEPT_NUMBERS, LEAST_KEPT = 2**21, 300
 """Numbers of evaluations that a chain remembers, at most; but so many evaluations at least."""

@@ -202,8 +202,8 @@ CASES = {
 # ---- the page -----------------------------------------------------------------------------------
 
 
-RIGHT, RIGHT_TOLD = "right", "right, with a warning"
-TOLD, SILENT = "wrong, with a warning", "wrong without a warning"
+RIGHT, RIGHT_TOLD = "right", "right, with a caution"
+TOLD, SILENT = "wrong, with a caution", "wrong without one"
 SIGNS = {RIGHT: "+", RIGHT_TOLD: "(+)", TOLD: "–", SILENT: "**S**"}
 
 
@@ -228,7 +228,7 @@ def tables(rows):
     silent = [row for row in runs if outcome(row) == SILENT]
     told = [
         f"{len(runs)} runs, {' to '.join(sorted({dates[0], dates[-1]}))}. {len(unwarned)} of them "
-        "gave no warning;",
+        "had no caution and no problem;",
         f"the worst mean among these was off by {max(abs(row['z']) for row in unwarned)} standard "
         "errors.",
     ]
@@ -251,7 +251,7 @@ def tables(rows):
     wrong = (
         benchmark.table(titles, [[row[key] for key in keys] for row in silent]) if silent else []
     )
-    how_many = f"Wrong without a warning: {len(silent) or 'none'}."
+    how_many = f"Wrong without a caution: {len(silent) or 'none'}."
     lines = [*told, "", *by_sampler, "", *by_case, "", how_many, "", *wrong]
     judged = [row for row in runs if "verdict" in row]
     own = {"tables": lines} | ({"verdicts": verdict_table(judged)} if judged else {})

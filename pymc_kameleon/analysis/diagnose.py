@@ -124,13 +124,14 @@ def findings_of_draws(dt, model=None, evaluates=False):
     both = [f"{what} of {name}" for what in ("mean", "sd") for name in labels]
     disagree = high_r_hat(labels, *judged_r_hat(values, of.r_hat, superchains_of(posterior)))
     imprecise = high_errors(both, np.tile(of.sd, 2), np.concatenate([of.mcse, of.mcse_sd]))
-    found += disagree + (imprecise or slow_chains(labels, values)) + long_tails(labels, values)
-    found += poor_approximations(draws.corrections)
+    found += disagree
     if disagree or imprecise:
         advice = what_may_help(model) if disagree and model else []
         by_nuts = "diverging" in statistics
         advice = [one for one in advice if not (by_nuts and one.code == "has_gradient")]
         found += modes_apart(dt, names) or advice
+    found += (imprecise or slow_chains(labels, values)) + long_tails(labels, values)
+    found += poor_approximations(draws.corrections)
     return found, _known(labels, of)
 
 

@@ -352,7 +352,7 @@ _DRAWS = {
     "chains_disagree": Kind(
         PROBLEM,
         "The chains disagree: R-hat of {name} is {r_hat:.4g}.",
-        "Draw longer, or raise max_evaluations; if that does not help, reparametrise.",
+        "pk.diagnose(dt) may name the cause. If not, reparametrise, or tune and draw longer.",
         "R-hat is above 1.1, the bound of Gelman & Rubin (1992).",
     ),
     "slow_chains": Kind(
@@ -382,7 +382,7 @@ _DRAWS = {
         "The chains do not tell the weights of the modes that they visit.",
     ),
     "hierarchy": Kind(
-        NOTE,
+        CAUTION,
         "The model may be a hierarchy, of which chains often disagree.",
         "Write it non-centred, theta = mu + tau * z with z ~ N(0, 1), or centred, "
         "theta ~ N(mu, tau), if the data say much about each theta.",

@@ -333,4 +333,4 @@ def test_what_is_not_known_is_said(result, caplog, monkeypatch):
     table = pk.summary(result)
     assert table["mcse_mean"].isna().all()
     [said] = [text for text in messages(caplog) if "[unknown_errors]" in text]
-    assert said.startswith("The standard error of the mean of x[0] is unknown")
+    assert said.startswith("The standard error of the mean of x[0] cannot be estimated.")

@@ -139,7 +139,7 @@ def test_the_tables_of_reliability_are_those_of_its_runs(script):
     run = next(row for row in rows if row["sampler"] != "known")
     run |= {"right": False, "told": []}
     lines = reliability.tables(rows)["reliability.md"]["tables"]
-    assert "Wrong without a warning: 1." in lines
+    assert "Wrong without a caution: 1." in lines
 
 
 def test_the_tables_of_peers_are_those_of_its_runs(script):

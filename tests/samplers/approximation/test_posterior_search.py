@@ -355,7 +355,7 @@ def test_what_is_not_predicted_is_relative_to_changes(monkeypatch):
         ((10, 2, 3, 1), "searches", "10 searches"),
         ((3, 1, 3, 0), "searches", "1 place; 33 % of such starts"),
         ((1, 1, 1, 0, 1), "no_search", "none was looked for"),
-        ((3, 1, 3, 0, 1), "few_searches", "3 searches for the posterior ended in one place"),
+        ((3, 1, 3, 0, 1), "few_searches", "Only 3 searches looked for other modes"),
         ((1, 1, 1, 1), "blind_search", "1 of 1 searches ended there"),
         ((4, 2, 3, 0), "other_ends", "4 searches for the posterior ended in 2 places"),
         ((4, 2, 2, 1), "blind_search", "2 of 4 searches ended there"),

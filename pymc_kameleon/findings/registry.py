@@ -40,11 +40,12 @@ _STARTS = {
         "been tuned before it arrived. R-hat shows if it has not arrived since.",
     ),
     "no_search": Kind(
-        NOTE,
+        CAUTION,
         "R-hat cannot show a mode that no chain has visited, and none was looked for.",
         "If there may be several, raise max_evaluations, or tune longer.",
-        "A single search for the posterior was made. Searches from other starts take a tenth of "
-        "the evaluations, so they need some hundred.",
+        "The search for the posterior took what searches from other starts may: a tenth of the "
+        "evaluations. Of ten such runs of models that were made to fail, seven had a mean off by "
+        "more than .2 sd.",
     ),
     "searches": Kind(
         NOTE,

@@ -37,7 +37,8 @@ def findings_of(step):
     """Return what is known by now of the chain of a step that its user should know: Findings."""
     n, found = step.monitor.not_found, [_start(step), _way(step), _odd(step)]
     found += [finding("posterior_not_found", n=n) if n else None, impossible_prior(step.monitor)]
-    found.append(of_searches(step.searches))
+    if step.monitor.number >= 0 or step.searches.n > 1:  # under pm.sample each chain has one
+        found.append(of_searches(step.searches))
     if step.monitor.done >= step.monitor.tune:
         found += [*_chain(step), noise_of(step), *step._findings()]
         if step.tuning.n > 0:

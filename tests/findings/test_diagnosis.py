@@ -17,7 +17,11 @@ from pymc_kameleon.findings.finding import Finding, finding
 from pymc_kameleon.findings.registry import KINDS
 
 BENCHMARKS = Path(__file__).parents[2] / "examples" / "benchmarks"
-NOTE, CAUTION, PROBLEM = finding("no_search"), finding("stuck", draws=44), finding("no_move")
+NOTE, CAUTION, PROBLEM = (
+    finding("few_searches", n=2),
+    finding("stuck", draws=44),
+    finding("no_move"),
+)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ def test_three_are_shown_the_most_serious_first():
 
 def test_a_diagnosis_is_shown_as_a_table():
     diagnosis = Diagnosis([NOTE, CAUTION], "4 draws.")
-    assert diagnosis.table["code"].tolist() == ["stuck", "no_search"]
+    assert diagnosis.table["code"].tolist() == ["stuck", "few_searches"]
     shown = repr(diagnosis)
     assert shown.startswith("Check. 4 draws.")
     assert "what to do" in shown
@@ -172,7 +176,7 @@ def test_what_only_the_model_tells_is_kept_without_it(step):
 def test_a_code_of_another_version_is_left_out():
     data = dataset_of(Diagnosis([NOTE, CAUTION]))
     data["code"] = data["code"].where(data["code"] != "stuck", "gone")
-    assert codes(diagnosis_in(data).findings) == ["no_search"]
+    assert codes(diagnosis_in(data).findings) == ["few_searches"]
 
 
 def test_a_bad_verdict_is_repeated_by_the_summary(step, caplog):

@@ -104,6 +104,7 @@ def dataset_of(diagnosis):
         "numbers": [_as_json(one.numbers) for one in diagnosis.findings],
     }
     data = {name: ("finding", np.array(own, dtype=str)) for name, own in columns.items()}
+    data["of_first"] = ("finding", np.array([one.of_first for one in diagnosis.findings], bool))
     attributes = {
         "verdict": diagnosis.verdict,
         "summary": diagnosis.summary,
@@ -118,10 +119,14 @@ def _as_json(numbers):
 
 def diagnosis_in(data):
     """Return the Diagnosis that a Dataset was made of."""
+    names = "code", "numbers", "source", "chains", "of_first"
     findings = [
-        Finding(str(code), json.loads(str(numbers)), str(source), tuple(json.loads(str(chains))))
-        for code, numbers, source, chains in zip(
-            *(data[name].values for name in ("code", "numbers", "source", "chains")), strict=True
+        Finding(
+            *(str(code), json.loads(str(numbers)), str(source), tuple(json.loads(str(chains)))),
+            bool(of_first),
+        )
+        for code, numbers, source, chains, of_first in zip(
+            *(data[name].values for name in names), strict=True
         )
         if str(code) in KINDS  # that of another version may not be
     ]

@@ -66,12 +66,13 @@ def test_a_code_outside_the_registry_does_not_exist():
 
 
 def test_a_diagnosis_survives_being_saved(tmp_path):
-    found = [Finding("stuck", {"draws": np.int64(44)}, "GAM([x])", (0, 2)), NOTE]
+    found = [Finding("stuck", {"draws": np.int64(44)}, "GAM([x])", (0, 2), True), NOTE]
     before = Diagnosis(found, "4 draws.", False)
     dataset_of(before).to_netcdf(tmp_path / "it.nc")
     with xr.open_dataset(tmp_path / "it.nc") as data:
         after = diagnosis_in(data)
     assert [str(one) for one in after.findings] == [str(one) for one in before.findings]
+    assert "those of chain 0" in str(after.findings[0])
     assert (after.verdict, after.summary) == (before.verdict, before.summary)
 
 

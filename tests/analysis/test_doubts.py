@@ -161,6 +161,7 @@ def test_it_is_enough_that_one_chain_has_found_it(finder):
     place[finder], mass[finder] = [30.0, 0.0], 1e-3
     learned = {"other_mode": (("chain", "coordinate"), place), "other_mode_mass": ("chain", mass)}
     x = np.random.default_rng(1).standard_normal((2, 500, 2))
+    x = (x - x.mean(axis=(0, 1))) / x.std(axis=(0, 1))  # so that the distance is 30 with any seed
     groups = {
         "posterior": xr.Dataset({"x": (("chain", "draw", "x_dim_0"), x)}),
         "learned": xr.Dataset(learned, names),

@@ -30,8 +30,8 @@ from pymc_kameleon.step.groups import FINDINGS
 LOW_BFMI = 0.3
 """E-BFMI below which NUTS may miss tails, as in ArviZ."""
 
-LEAST_DRAWS = 4
-"""Draws of each chain from which R-hat and ESS are defined."""
+FEWEST_DRAWS = 4
+"""Draws of each chain from which ArviZ defines R-hat and ESS."""
 
 
 def diagnose(dt, model=None, *, return_diagnostics=False):
@@ -72,7 +72,16 @@ def diagnose(dt, model=None, *, return_diagnostics=False):
     >>> pk.diagnose(dt)
     """
     dt = opened(dt, model)
-    posterior, evaluates = draws_in(dt, "judge"), model is not None
+    diagnosis = diagnosed(dt, model, evaluates=model is not None)
+    if not return_diagnostics:
+        return diagnosis
+    _, diagnostics = arviz_diagnose(dt, show_diagnostics=False, return_diagnostics=True)
+    return diagnosis, diagnostics
+
+
+def diagnosed(dt, model, evaluates=False):
+    """Return the Diagnosis of a result that is opened; `evaluates` as of `findings_of_draws`."""
+    posterior = draws_in(dt, "judge")
     if "posterior" not in getattr(dt, "children", ()):
         dt = xr.DataTree.from_dict({"posterior": posterior})
     model = model or model_of(posterior)
@@ -82,11 +91,7 @@ def diagnose(dt, model=None, *, return_diagnostics=False):
         judged = OF_DRAWS if model is not None else OF_DRAWS - BY_MODEL
         found += [one for one in of_run if one.code not in judged]
     n, chains = posterior.sizes["draw"], counted(posterior.sizes["chain"], "chain")
-    diagnosis = Diagnosis(found, f"{grouped(n)} draws of {chains}. {known}".rstrip())
-    if not return_diagnostics:
-        return diagnosis
-    _, diagnostics = arviz_diagnose(dt, show_diagnostics=False, return_diagnostics=True)
-    return diagnosis, diagnostics
+    return Diagnosis(found, f"{grouped(n)} draws of {chains}. {known}".rstrip())
 
 
 def findings_of_draws(dt, model=None, evaluates=False):
@@ -94,11 +99,11 @@ def findings_of_draws(dt, model=None, evaluates=False):
 
     Where a correction by gradients lacks some, it has them evaluated if that is asked for.
     """
-    posterior = dt["posterior"].to_dataset()
+    posterior = dt["posterior"].to_dataset().transpose("chain", "draw", ...)
     names, n = _parameters(posterior, model), posterior.sizes["draw"]
     if n == 0:
         return [finding("no_draws")], ""
-    if n < LEAST_DRAWS or not names:
+    if n < FEWEST_DRAWS or not names:
         why = f"each chain has {counted(n, 'draw')}" if names else "no parameter was kept"
         return [finding("not_judged", why=why)], ""
     statistics = statistics_in(dt)
@@ -106,7 +111,7 @@ def findings_of_draws(dt, model=None, evaluates=False):
     if posterior.sizes["chain"] == 1:
         found.append(finding("one_chain"))
     found += [one for name in names for one in not_finite(name, posterior[name].values)]
-    values = side_by_side(posterior[names].transpose("chain", "draw", ...))
+    values = side_by_side(posterior[names])
     labels = [one for name in names for one in elements(name, posterior[name][0, 0].shape)]
     fine = np.flatnonzero(np.isfinite(values).all(axis=(0, 1)))
     values, labels = values[..., fine], [labels[k] for k in fine]

@@ -9,18 +9,10 @@ from pymc_kameleon.analysis.batches import LEAST_DRAWS, Corrected
 from pymc_kameleon.analysis.batches import r_hat as r_hat_of
 from pymc_kameleon.analysis.corrections import WIDER
 from pymc_kameleon.analysis.draws_of_result import Draws, not_finite
-from pymc_kameleon.analysis.limits_of_r_hat import judged_r_hat
-from pymc_kameleon.analysis.trust import (
-    few_events,
-    high_errors,
-    high_r_hat,
-    long_tails,
-    poor_approximations,
-)
+from pymc_kameleon.analysis.trust import few_events, high_errors, signs
 from pymc_kameleon.findings.finding import said
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.result.opening import opened
-from pymc_kameleon.result.superchains import superchains_of
 
 
 class Expectation(NamedTuple):
@@ -110,9 +102,7 @@ def expectation(dt, function, model=None):
     sd = np.fmax(found.sd, found.mcse * found.ess**0.5)  # of few draws it is less
     about += high_errors(names, np.where(np.ptp(values, axis=(0, 1)) > 0, sd, 0), found.mcse)
     if draws.should_be_corrected:
-        superchains = superchains_of(draws.posterior)
-        about += high_r_hat(names, *judged_r_hat(values, found.r_hat, superchains))
-        about += poor_approximations(draws.corrections) + long_tails(names, values)
+        about += signs(names, values, found.r_hat, draws)
     said(about + draws.findings)
     return Expectation(*(part.reshape(shape)[()] for part in found[:4]))
 

@@ -16,14 +16,7 @@ from scipy.stats import norm
 from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, ROUNDING, Corrected, r_hat
 from pymc_kameleon.analysis.corrections import WIDER
 from pymc_kameleon.analysis.draws_of_result import Draws, not_finite, side_by_side
-from pymc_kameleon.analysis.limits_of_r_hat import judged_r_hat
-from pymc_kameleon.analysis.trust import (
-    few_events,
-    high_errors,
-    high_r_hat,
-    long_tails,
-    poor_approximations,
-)
+from pymc_kameleon.analysis.trust import few_events, high_errors, signs
 from pymc_kameleon.findings.diagnosis import CHECK, NOT_USABLE, diagnosis_in
 from pymc_kameleon.findings.finding import finding, said, say
 from pymc_kameleon.findings.words import some
@@ -137,9 +130,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     labels = list(table.index)
     if draws.should_be_corrected:
         r_hat = np.where(is_approximate, np.nan, table["r_hat"])  # which no chain tells
-        judged = judged_r_hat(values.astype(np.float64), r_hat, numbers)
-        about += high_r_hat(labels, *judged)
-        about += poor_approximations(draws.corrections) + long_tails(labels, values)
+        about += signs(labels, values, r_hat, draws)
     about += _keep_what_draws_show(table, plain)
     if (table["sd"] <= ROUNDING * table["mean"].abs()).all():
         about.append(finding("constant_draws", names=some(labels)))

@@ -7,9 +7,10 @@ import numpy as np
 from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis.batches import LEAST_DRAWS
-from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, judged_r_hat
 from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.findings.words import grouped, some
+from pymc_kameleon.result.superchains import superchains_of
 
 POOR_SHARE, LONG_TAIL = 0.3, 0.5
 """Share of effective weights, and Pareto k of the draws, beyond which errors are not to be trusted:
@@ -67,6 +68,16 @@ def independent_events(values):
     ess = array_stats.ess(rare.astype(np.float64), chain_axis=0, draw_axis=1, method="mean")
     events[own] = number[own] * np.fmin(1, ess / size)
     return events
+
+
+def signs(names, values, r_hat, draws):
+    """Tell of R-hats (q,), tails and approximations by which errors of averages are doubtful.
+
+    They are of quantities with these `names` and values (chains, draws, q), of some Draws.
+    """
+    judged = judged_r_hat(values, r_hat, superchains_of(draws.posterior))
+    found = high_r_hat(names, *judged) + poor_approximations(draws.corrections)
+    return found + long_tails(names, values)
 
 
 def high_r_hat(names, r_hat, are_high):

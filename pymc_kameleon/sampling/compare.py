@@ -15,7 +15,7 @@ import pymc as pm
 from arviz_stats.base import array_stats
 from scipy.stats import norm
 
-from pymc_kameleon.analysis.diagnose import diagnose
+from pymc_kameleon.analysis.diagnose import diagnosed
 from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, SELDOM, judged_r_hat
 from pymc_kameleon.findings.finding import say
@@ -326,7 +326,7 @@ def _captured():
 
 def _found_in(tree, model):
     """Return what speaks against a result, in words."""
-    return [str(one) for one in diagnose(tree, model).findings if one.severity != NOTE]
+    return [str(one) for one in diagnosed(tree, model).findings if one.severity != NOTE]
 
 
 # ---- what the draws say -------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The PyMC step that every sampler derives from."""
 
-import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
@@ -17,6 +16,7 @@ from pymc_kameleon.core.chain import N_PROGRESS, Algorithm
 from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.core.jit import leaf_types
 from pymc_kameleon.core.scaling import default_target_accept
+from pymc_kameleon.findings.finding import said
 from pymc_kameleon.findings.registry import NOTE
 from pymc_kameleon.model import noise
 from pymc_kameleon.model.black_box_calls import taking_notes
@@ -61,8 +61,6 @@ from pymc_kameleon.step.problems import closing_warning
 from pymc_kameleon.step.statistics import NoStats, Statistics
 from pymc_kameleon.step.unbound import UnboundStep
 from pymc_kameleon.step.warm_start.search import Guide
-
-_log = logging.getLogger("pymc_kameleon")
 
 WARM_START_PATIENCE = 5.0
 """Seconds after which a chain of `pk.sample` tells how far its warm start is."""
@@ -473,9 +471,8 @@ class KameleonStep(ArrayStepShared):
         draw_stats["warning"] = None
         if self.monitor.finished:
             draw_stats["warning"] = closing_warning(self)
-            for one in self._findings():
-                if one.severity == NOTE:
-                    _log.info("%s: %s", type(self).__name__, one)
+            notes = [one for one in self._findings() if one.severity == NOTE]
+            said(replace(one, source=type(self).__name__) for one in notes)
         return self.state.x, [draw_stats]
 
     def for_chain(self):

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import math
 import os
 import signal
 from importlib import import_module
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from pymc_kameleon.step import base
+
 # PyMC reports each run at length; the tests that need its log use caplog.
 logging.getLogger("pymc").setLevel(logging.WARNING)
 
@@ -23,6 +26,9 @@ threadpool_limits(1)
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A chain that a test moves by hand has no run to take up its search after a pause, and on a machine
+# that is busy any search takes long.
+base.WARM_START_PATIENCE = math.inf
 
 gc.set_threshold(50_000, 20, 20)
 

@@ -51,7 +51,7 @@ def plot_proposals(
     Parameters
     ----------
     dt : DataTree or path
-        A result of ``pk.sample`` with AM, RBAM, GAM, RAM, GadRWM, KAM or CyclicalKAM. The others
+        A result of ``pk.sample`` with AM, RBAM, GAM, GadRWM, KAM or CyclicalKAM. The others
         propose from no normal distribution that a result knows.
     var_names : str or list of str, optional
         Variables of the model; all that the step moves by default.

@@ -37,7 +37,6 @@ ARGUMENTS = {
     pk.baselines.AM: {},
     pk.baselines.RBAM: {},
     pk.GAM: {},
-    pk.baselines.RAM: {},
     pk.KAM: {"n_subsample": 40},
     pk.PCAKAM: {"n_subsample": 40},
     pk.CyclicalKAM: {"n_subsample": 40},

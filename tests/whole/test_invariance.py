@@ -43,7 +43,7 @@ ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in SAMPLERS} | {
     "published walk": (pk.GadRWM, {"adaptation": "published"}),
 }
 SAME = {
-    "GAM": {"AM", "RBAM", "RAM"},
+    "GAM": {"AM", "RBAM"},
     "GadRWM": {"published walk"},
     "many leapfrog steps": {
         "GadMALA",
@@ -90,7 +90,7 @@ def test_exact_draws_stay_exact_as_pymc_steps():
 
 def test_slow_rows_have_the_transition_of_others():
     for algorithms in [
-        [cls.algorithm for cls in (pk.GAM, pk.baselines.AM, pk.baselines.RBAM, pk.baselines.RAM)],
+        [cls.algorithm for cls in (pk.GAM, pk.baselines.AM, pk.baselines.RBAM)],
         [fisher_rule.FISHER, gad.WHITENED, gad.PUBLISHED, gad.EXACT],
         [gad.WALK_WHITENED, gad.WALK_PUBLISHED],
     ]:

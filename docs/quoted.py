@@ -27,7 +27,6 @@ STATED = {
     "kam per evaluation": r"([\d.]+) of\s+GAM's\s+effective\s+draws",
     "way alone": r"([\d,. ]+ to [\d ]+) evaluations\s+per\s+parameter",
     "batch speed": r"(\d+ to \d+) times\s+as\s+many\s+draws\s+per\s+second",
-    "control gain of GAM": r"were\s+as\s+accurate\s+as\s+those\s+of\s+([\d.]+ to \d+) times",
 }
 """How pages say a number that must be quoted wherever it is said so."""
 
@@ -124,11 +123,6 @@ def effective_draws():
         if row["median"] > 0
     }
     large = [name for name, gain in gains.items() if gain >= 20]
-    controls = [
-        by_row[case, n, "GAM", "corrected"]["median"] / by_row[case, n, "GAM", "GAM"]["median"]
-        for case in ("AR5", "log regression", "GARCH")
-        for n in (10_000, 50_000)
-    ]
     return {
         "kam per evaluation": f"{np.median(ratios):.1f}",
         "kam ahead": f"{sum(ratio > 1 for ratio in ratios)} of the {len(ratios)}",
@@ -144,7 +138,6 @@ def effective_draws():
         "correction high": span([gains[name] for name in large]),
         "correction many": f"{posteriors(large)} of {posteriors(gains)}",
         "correction low": span([gain for gain in gains.values() if gain < 20]),
-        "control gain of GAM": span(controls),
     }
 
 

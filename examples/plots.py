@@ -1,4 +1,4 @@
-"""What the samplers did and learned, in seven pictures: those of docs/plots.md.
+"""What the samplers did and learned, in six pictures: those of docs/plots.md.
 
     python examples/plots.py [--draws N] [--tune N] [--output DIRECTORY]
 
@@ -74,7 +74,6 @@ def main(arguments=None):
     pictures = {
         "adaptation": pk.plot_adaptation(sample(banana(), pk.KAM), backend="matplotlib"),
         "learned": pk.plot_learned(walk, backend="matplotlib"),
-        "factor": pk.plot_learned(walk, kind="factor", backend="matplotlib"),
         "proposals": pk.plot_proposals(
             curved, draws=along, backend="matplotlib", figure_kwargs=large
         ),

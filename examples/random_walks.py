@@ -17,7 +17,7 @@ import pymc as pm
 import pymc_kameleon as pk
 
 OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "images" / "random_walks.png"
-SAMPLERS = (pk.baselines.RWM, pk.baselines.AM, pk.baselines.RBAM, pk.GAM, pk.baselines.RAM)
+SAMPLERS = (pk.baselines.RWM, pk.baselines.AM, pk.baselines.RBAM, pk.GAM)
 SEED = 1
 
 

@@ -48,9 +48,6 @@ PICTURE = DOCS / "images" / "error_by_evaluations.png"
 SHARE = 0.4
 """Of a chain's evaluations, the share that it tunes; its way to the posterior comes on top."""
 
-OPTIONS = {"GAM": {"control_variates": True}}
-"""Averages are corrected where that is possible."""
-
 WAY, LEAST_TUNING = 10, 30
 """Evaluations times d of the way to the posterior, about, which SurrogateMetropolis makes in full
 whatever is left for tuning; and draws of tuning at least."""
@@ -58,9 +55,6 @@ whatever is left for tuning; and draws of tuning at least."""
 FEW = 30
 """Evaluations of a chain, times d, below which chains share one way, and the run divides them by
 itself."""
-
-CORRECTED = {"surrogate_moves", "control_variates"}
-"""Groups of a result by which averages are corrected."""
 
 
 def plan(options):
@@ -128,7 +122,7 @@ def found(run):
 
 def ours(sampler, problem):
     """Return run(evaluations of each chain, share for tuning, seed) -> draws (chains, n, d)."""
-    step = sampler_class(sampler)(model=problem.model, steps_per_draw=1, **OPTIONS.get(sampler, {}))
+    step = sampler_class(sampler)(model=problem.model, steps_per_draw=1)
 
     def run(each, share, seed):
         way = WAY * problem.d if sampler == "SurrogateMetropolis" else 0
@@ -143,7 +137,7 @@ def ours(sampler, problem):
         if not is_few:
             n = np.count_nonzero(evaluations(dt).sum(axis=0)[tune:] <= CHAINS * each)
             dt = dt.isel(draw=slice(n))
-        if dt["posterior"].sizes["draw"] == 0 or not CORRECTED & set(dt.children):
+        if dt["posterior"].sizes["draw"] == 0 or "surrogate_moves" not in dt:
             return problem.coordinates(dt["posterior"])
         found = {
             "": pk.expectation(dt["posterior"], moments),
@@ -161,9 +155,6 @@ def ours(sampler, problem):
 
 SOME = ("AR5", "interaction", "log regression", "GARCH", "hidden Markov")
 """Where 300 evaluations are tried."""
-
-WALKS = ("AR5", "log regression", "GARCH")
-"""Where averages over the draws of GAM are corrected."""
 
 ALL_BUT_HARD = tuple(CASES)[:-3]
 """Where KAM is held against GAM: all but the funnel, and hares and lynxes."""
@@ -201,11 +192,6 @@ PAGES = {
             {"`pk.expectation`": (OURS, "corrected")},
             (300,),
             SOME,
-        ),
-        "corrected walks": (
-            {"draws": (WALK, WALK), "corrected": (WALK, "corrected")},
-            (2000, 10_000, 50_000),
-            WALKS,
         ),
     },
 }

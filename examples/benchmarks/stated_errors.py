@@ -28,13 +28,11 @@ WITHIN, FUNNEL = 1.598, "centred schools"
 """What normal errors are within in 89 of 100 cases; the posterior that no sampler here enters."""
 
 KINDS = {
-    "SurrogateMetropolis": ("SurrogateMetropolis", {}, False),
-    "GAM, control variates": ("GAM", {"control_variates": True}, False),
-    "GadMALA, gradients at its draws": ("GadMALA", {}, True),
-    "KAM, its draws": ("KAM", {}, False),
+    "SurrogateMetropolis": ("SurrogateMetropolis", False),
+    "GadMALA, gradients at its draws": ("GadMALA", True),
+    "KAM, its draws": ("KAM", False),
 }
-"""Sampler, its options, and whether averages are corrected by gradients, for which a model is
-passed."""
+"""Sampler, and whether averages are corrected by gradients, for which a model is passed."""
 
 
 def plan(options):
@@ -54,8 +52,8 @@ def measure(case, seeds):
         return both(problem.coordinates(variables))
 
     draws, found = [], {kind: {"z": [], "low": [], "high": []} for kind in KINDS}
-    for kind, (sampler, own, by_gradients) in KINDS.items():
-        step = sampler_class(sampler)(model=problem.model, **own)
+    for kind, (sampler, by_gradients) in KINDS.items():
+        step = sampler_class(sampler)(model=problem.model)
         model = problem.model if by_gradients else None
         for seed in range(seeds):
             dt = sample(step, random_seed=100 + seed, compute_convergence_checks=True)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
-from pymc_kameleon.analysis.control_correction import by_control_variates
 from pymc_kameleon.analysis.corrections import NotCorrected, Quantities, Result, best_of
 from pymc_kameleon.analysis.emulator_correction import by_emulator
 from pymc_kameleon.analysis.gradients_of_draws import by_gradients
@@ -17,7 +16,7 @@ from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.result.opening import draws_in, learned_in
 from pymc_kameleon.step.groups import GRADIENTS, KEPT_GROUPS, LEARNED_GROUP
 
-KINDS = by_surrogate, by_emulator, by_process, by_control_variates, by_gradients
+KINDS = by_surrogate, by_emulator, by_process, by_gradients
 """All kinds of corrections, approximate ones after those that they stand beside."""
 
 

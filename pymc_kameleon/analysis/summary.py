@@ -68,9 +68,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         ``r_hat`` is that of corrected averages over half-chains if the mean was corrected. If many
         chains began at the same few points, ``r_hat_nested`` tells whether these groups agree.
         ``attrs`` may have the ``certificate`` of a surrogate or an emulator; the rows whose mean is
-        corrected ``by_surrogate``, ``by_emulator``, ``by_control_variates``, ``by_gradients``, or
-        is ``by_process``, and so approximate; and ``not_by_gradients`` and so on: why there are
-        none.
+        corrected ``by_surrogate``, ``by_emulator``, ``by_gradients``, or is ``by_process``, and so
+        approximate; and ``not_by_gradients`` and so on: why there are none.
 
     Raises
     ------

@@ -46,12 +46,6 @@ def allocate(cls, sizes, **values):
     return cls(*(_leaf(cls, name, hints[name], sizes, values) for name in cls._fields))
 
 
-def extend(base, cls, sizes, **values):
-    """Return a named tuple of a class that `extended` the one of `base`, with the same arrays."""
-    hints, own = get_type_hints(cls, include_extras=True), cls._fields[len(base) :]
-    return cls(*base, *(_leaf(cls, name, hints[name], sizes, values) for name in own))
-
-
 def copy_arrays(source, out, names=None):
     """Copy arrays of a named tuple, and of those that it holds, into another one.
 

@@ -106,27 +106,6 @@ def rank_one_update(factor, v):
             v[i] = c * v[i] - s * factor[i, k]
 
 
-@fast_jit
-def rank_one_downdate(factor, v):
-    """Turn L into the factor of LLᵀ − vvᵀ in O(d²); `v` is overwritten.
-
-    Returns whether that is positive definite; if not, `factor` is spoilt.
-    """
-    d = v.size
-    for k in range(d):
-        square = (factor[k, k] - v[k]) * (factor[k, k] + v[k])
-        if not square > 0.0:
-            return False
-        r = np.sqrt(square)
-        c = r / factor[k, k]
-        s = v[k] / factor[k, k]
-        factor[k, k] = r
-        for i in range(k + 1, d):
-            factor[i, k] = (factor[i, k] - s * v[i]) / c
-            v[i] = c * v[i] - s * factor[i, k]
-    return True
-
-
 @jit
 def log_determinant(factor):
     """Log |L|, half the log determinant of LLᵀ."""

@@ -188,12 +188,6 @@ def progress_columns(titles, n_chains):
     return [Number(title) for title in titles], {title: [0.0] * n_chains for title in titles}
 
 
-def progress_bar_of(step, n_chains):
-    """Return a step's fields of the bar, and the functions that make them of statistics."""
-    _, fields = step._progressbar_config(n_chains)
-    return fields, step._make_progressbar_update_functions()
-
-
 def progress_update(titles):
     """Return the function that puts the statistics of a draw, DrawStats, into the columns."""
     accept, scale = titles

@@ -1,4 +1,4 @@
-"""What the plots share: ArviZ's arguments, what a step learned, and draws on the scale of that."""
+"""What the plots share: how they draw, what a step learned, and draws on the scale of that."""
 
 from inspect import cleandoc
 from textwrap import fill
@@ -50,13 +50,6 @@ def documented(known, layout):
     return complete
 
 
-def checked_backend(backend):
-    """Return what is to plot, by default as ArviZ has it; raise an ImportError for nothing."""
-    if backend is None and rcParams["plot.backend"] == "none":
-        raise ImportError("Plotting needs matplotlib, bokeh or plotly: install one of them.")
-    return rcParams["plot.backend"] if backend is None else backend
-
-
 def name_rows(data, target, names):
     """Put names at 0, 1, 2 ... of the vertical axis."""
     from arviz_plots.plot_collection import backend_from_object
@@ -64,57 +57,66 @@ def name_rows(data, target, names):
     backend_from_object(target).yticks(np.arange(len(names)), [*map(str, names)], target)
 
 
-class Style:
-    """What the caller wants of visuals; `known` are those with the aesthetics that they follow."""
+class Plot:
+    """A plot in the making: what its caller wants, and the PlotCollection that is drawn into."""
 
-    def __init__(self, known, visuals):
+    def __init__(self, known, visuals, backend, pc_kwargs):
+        if "step" in pc_kwargs:
+            raise TypeError(
+                "This plot takes no step: it shows all of them, or what var_names selects."
+            )
+        self.backend = rcParams["plot.backend"] if backend is None else backend
+        if backend is None and self.backend == "none":
+            raise ImportError("Plotting needs matplotlib, bokeh or plotly: install one of them.")
         self._visuals = validate_dict_argument(visuals, valid_keys=list(known))
-        self._aes = known
+        self._pc_kwargs, self.collection = pc_kwargs, None
+
+    def panels(self, layout, data, figsize, share=None, **defaults):
+        """Begin the PlotCollection, a "grid" or "wrap" of panels, perhaps with a shared axis."""
+        from arviz_plots import PlotCollection  # takes half a second
+
+        shared = {share: True} if share else {}
+        options = defaults | self._pc_kwargs | self.figure(figsize, **shared)
+        self.collection = getattr(PlotCollection, layout)(data, backend=self.backend, **options)
+
+    def figure(self, figsize, **options):
+        """Return ``figure_kwargs``, by default of a figure of a size in inches."""
+        given = self._pc_kwargs.get("figure_kwargs", {})
+        if self.backend == "matplotlib":  # the others leave space for labels and legends
+            options |= {"layout": "constrained", "figsize": figsize}
+        elif "figsize" not in given:
+            options |= {"figsize": tuple(100 * side for side in figsize), "figsize_units": "dots"}
+        return {"figure_kwargs": options | given}
 
     def options(self, name, **defaults):
         """Return the keyword arguments of a visual, None if it is left out."""
         wanted = self._visuals.get(name, {})
         return None if wanted is False else defaults | ({} if wanted is True else wanted)
 
-    def draw(self, plots, name, how, data, *, mapped="map", **defaults):
-        """Draw a visual, by a function or the name of one of arviz_plots.visuals."""
+    def draw(self, name, how, data, *, mapped="map", **defaults):
+        """Draw data by one of arviz_plots.visuals, with the aesthetics of its dimensions."""
+        aes = self.collection.aes
+        follows = {key for key in self.collection.aes_set if {*aes[key].dims} <= {*data.dims}}
+        defaults = {key: value for key, value in defaults.items() if key not in follows}
+        self._map(name, how, data, self.collection.aes_set - follows, defaults, mapped)
+
+    def frame(self, name, how, data, **defaults):
+        """Draw what a panel has once, whatever the aesthetics; `how` may be a function."""
+        self._map(name, how, data, self.collection.aes_set, {"store_artist": False} | defaults)
+
+    def _map(self, name, how, data, ignored, defaults, mapped="map"):
         from arviz_plots import visuals  # takes half a second
 
-        follows = plots.aes_set & set(self._aes[name])
-        defaults = {key: value for key, value in defaults.items() if key not in follows}
         options = self.options(name, **defaults)
         if options is not None:
             how = getattr(visuals, how) if isinstance(how, str) else how
-            ignored = plots.aes_set - follows
-            getattr(plots, mapped)(how, name, data=data, ignore_aes=ignored, **options)
+            getattr(self.collection, mapped)(how, name, data=data, ignore_aes=ignored, **options)
 
-    def legend(self, plots, dim):
+    def legend(self, dim):
         """Add a legend of a dimension that colours are mapped to."""
-        options = self.options("legend")
+        plots, options = self.collection, self.options("legend")
         if options is not None and "color" in plots.aes_set and dim in plots.aes["color"].dims:
             plots.add_legend(dim, **options)
-
-
-def made(layout, data, backend, pc_kwargs, figure, **defaults):
-    """Return a PlotCollection, a "grid" or "wrap", with these defaults and those of its figure."""
-    from arviz_plots import PlotCollection  # takes half a second
-
-    if "step" in pc_kwargs:
-        raise TypeError("This plot takes no step: it shows all of them, or what var_names selects.")
-    backend, options = checked_backend(backend), defaults | pc_kwargs
-    options["figure_kwargs"] = figure_of(backend, pc_kwargs, **figure)
-    return getattr(PlotCollection, layout)(data, backend=backend, **options)
-
-
-def figure_of(backend, pc_kwargs, figsize=None, **figure):
-    """Return ``figure_kwargs``, by default of a figure of a size in inches."""
-    given = pc_kwargs.get("figure_kwargs", {})
-    if backend == "matplotlib":
-        figure["layout"] = "constrained"  # the others leave space for labels and legends
-        figure |= {"figsize": figsize} if figsize else {}
-    elif figsize and "figsize" not in given:
-        figure |= {"figsize": tuple(100 * side for side in figsize), "figsize_units": "dots"}
-    return figure | given
 
 
 def beside(labels):
@@ -176,10 +178,9 @@ def has_learned(dt, what, step=None):
 
 def _able(learned, what):
     """Return the names of the steps that have learned a variable with coordinates."""
-    ends = f"_{COORDINATE}"
-    steps = [dim.removesuffix(ends) for dim in learned.dims if f"_{dim}".endswith(ends)]
-    steps = ["" if own == COORDINATE else own for own in steps]
-    return [own for own in steps if COORDINATE in _of(learned, own).get(what, xr.Dataset()).dims]
+    starts = [name.removesuffix(what) for name in learned if name.endswith(what)]
+    able = [start for start in starts if f"{start}{COORDINATE}" in learned[start + what].dims]
+    return [start.removesuffix("_") for start in able]
 
 
 def _of(learned, step):

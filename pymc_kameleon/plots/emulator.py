@@ -4,16 +4,9 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.analysis.emulator import SimulatorEmulator, emulator
-from pymc_kameleon.plots.common import N_POINTS, Style, documented, made, result_of
+from pymc_kameleon.plots.common import N_POINTS, Plot, documented, result_of
 
-EMULATOR_VISUALS = {
-    "line": ["color", "overlay"],
-    "best": [],
-    "xlabel": [],
-    "ylabel": [],
-    "legend": [],
-}
-"""Visuals, and the aesthetics that they follow."""
+EMULATOR_VISUALS = "line", "best", "xlabel", "ylabel", "legend"
 
 MOST_IN_LEGEND = 12
 """Outputs up to which there is a legend."""
@@ -58,32 +51,32 @@ def plot_emulator(
     ...     dt = pk.sample(step=pk.EmulatorMetropolis())
     >>> plots = pk.plot_emulator(dt)  # doctest: +SKIP
     """
-    style = Style(EMULATOR_VISUALS, visuals)
+    plot = Plot(EMULATOR_VISUALS, visuals, backend, pc_kwargs)
     own = dt if isinstance(dt, SimulatorEmulator) else emulator(result_of(dt), name)
     places = _chosen("inputs", inputs, own.inputs)
     rows = _chosen("outputs", outputs, list(range(own.n_outputs)))
     data = _effects(own, places, rows).to_dataset(name="effect")
     n = len(places)
-    plots = made(
-        *("wrap", data, backend, pc_kwargs),
-        {"figsize": (3.2 * min(4, n), 2.6 * -(-n // 4)), "sharey": True},
+    plot.panels(
+        "wrap",
+        data,
+        figsize=(3.2 * min(4, n), 2.6 * -(-n // 4)),
+        share="sharey",
         cols=["input"],
         col_wrap=4,
         aes={"color": ["output"]},
     )
-    style.draw(plots, "line", "line_xy", data, alpha=0.9)
-    facets = data.isel(output=0, place=0, plot_axis=0, drop=True)
+    plot.draw("line", "line_xy", data, alpha=0.9)
     best = xr.DataArray(own.best[places], {"input": data["input"]}, "input")
-    style.draw(plots, "best", "vline", best.to_dataset(name="effect"), color="gray", alpha=0.5)
-    for k, label in enumerate(facets["input"].values):
-        panel = facets.isel(input=[k])
-        style.draw(plots, "xlabel", "labelled_x", panel, text=str(label), store_artist=False)
+    plot.draw("best", "vline", best.to_dataset(name="effect"), color="gray", alpha=0.5)
+    for k, label in enumerate(data["input"].values):
+        panel = data.isel(input=[k])
+        plot.frame("xlabel", "labelled_x", panel, text=str(label))
         if k % 4 == 0:
-            text = f"outputs of {own.name}"
-            style.draw(plots, "ylabel", "labelled_y", panel, text=text, store_artist=False)
+            plot.frame("ylabel", "labelled_y", panel, text=f"outputs of {own.name}")
     if len(rows) <= MOST_IN_LEGEND:
-        style.legend(plots, "output")
-    return plots
+        plot.legend("output")
+    return plot.collection
 
 
 def _chosen(what, wanted, known):

@@ -6,14 +6,10 @@ from arviz_base import convert_to_dataset, dataset_to_dataarray
 
 from pymc_kameleon.analysis.mode_occupancy import SAMPLE_DIMS, mode_occupancy
 from pymc_kameleon.findings.words import counted
-from pymc_kameleon.plots.common import Style, beside, documented, made, name_rows, with_labels
+from pymc_kameleon.plots.common import Plot, beside, documented, name_rows, with_labels
 from pymc_kameleon.result.opening import opened
 
-MODE_VISUALS = {
-    **{"centre": ["color"], "share": ["color", "overlay"], "weight": ["color"]},
-    **{"draw": ["color", "overlay"], "names": [], "limits": [], "xlabel": [], "legend": []},
-}
-"""Visuals, and the aesthetics that they follow."""
+MODE_VISUALS = "centre", "share", "weight", "draw", "names", "limits", "xlabel", "legend"
 
 LABELS = {
     "centre": "centre of each mode\n(standard deviations from the mean)",
@@ -62,7 +58,7 @@ def plot_modes(
     ...     dt = pk.sample(step=pk.CyclicalKAM())
     >>> plots = pk.plot_modes(dt, var_names="a")
     """
-    style = Style(MODE_VISUALS, visuals)
+    plot = Plot(MODE_VISUALS, visuals, backend, pc_kwargs)
     posterior = with_labels(convert_to_dataset(opened(dt), group=group), coords)
     found = mode_occupancy(posterior, var_names=var_names, centers=centers)
     own, numbers = found.dataset, found.dataset["mode"].values
@@ -74,21 +70,22 @@ def plot_modes(
     draws = own["draw"].where(own["mode_of_draw"] == mode)
     data = xr.Dataset({"centre": centres, "share": own["share"], "draws": draws})
     names, chains = centres["label"].values, own["chain"].values
-    plots = made(
-        *("grid", data, backend, pc_kwargs),
-        {"figsize": (13, 1.5 + 0.4 * max(4, len(names), len(chains), len(numbers)))},
+    plot.panels(
+        "grid",
+        data,
+        figsize=(13, 1.5 + 0.4 * max(4, len(names), len(chains), len(numbers))),
         cols=["__variable__"],
         aes={"color": ["mode"], "overlay": ["chain"]},
     )
     row = xr.DataArray(np.arange(len(names))[::-1], dims="label")
-    style.draw(plots, "centre", "scatter_xy", data[["centre"]], y=row)
+    plot.draw("centre", "scatter_xy", data[["centre"]], y=row)
     row = xr.DataArray(np.arange(len(chains))[::-1], {"chain": chains}, "chain")
     lane = row - beside(own["mode"])
-    style.draw(plots, "draw", "scatter_xy", data[["draws"]], y=lane, marker="|", alpha=0.6)
+    plot.draw("draw", "scatter_xy", data[["draws"]], y=lane, marker="|", alpha=0.6)
     line = own["weight"] + xr.DataArray([-2, 2], dims="end") * own["mcse"].fillna(0)
-    last = len(numbers) - 1
-    style.draw(plots, "weight", "line_xy", line.to_dataset(name="share"), y=last - mode)
-    style.draw(plots, "share", "scatter_xy", data[["share"]], y=last - mode, alpha=0.6)
+    row = len(numbers) - 1 - mode
+    plot.draw("weight", "line_xy", line.to_dataset(name="share"), y=row)
+    plot.draw("share", "scatter_xy", data[["share"]], y=row, alpha=0.6)
     jumps = [counted(int(n), "jump") for n in own["jumps"]]
     rows = {
         "centre": names,
@@ -96,12 +93,10 @@ def plot_modes(
         "draws": [f"chain {chain}: {n}" for chain, n in zip(chains, jumps, strict=True)],
     }
     for name, labels in rows.items():
-        panel, limits = data[[name]], (-0.5, len(labels) - 0.5)
-        style.draw(plots, "names", name_rows, panel, names=labels[::-1], store_artist=False)
-        style.draw(plots, "limits", "set_ylim", panel, limits=limits, store_artist=False)
-        style.draw(plots, "xlabel", "labelled_x", panel, text=LABELS[name], store_artist=False)
-    style.draw(
-        plots, "limits", "set_xlim", data[["share"]], limits=(-0.05, 1.05), store_artist=False
-    )
-    style.legend(plots, "mode")
-    return plots
+        panel = data[[name]]
+        plot.frame("names", name_rows, panel, names=labels[::-1])
+        plot.frame("limits", "set_ylim", panel, limits=(-0.5, len(labels) - 0.5))
+        plot.frame("xlabel", "labelled_x", panel, text=LABELS[name])
+    plot.frame("limits", "set_xlim", data[["share"]], limits=(-0.05, 1.05))
+    plot.legend("mode")
+    return plot.collection

@@ -8,12 +8,10 @@ from scipy.stats import rayleigh
 
 from pymc_kameleon.model.layout import split_name
 from pymc_kameleon.plots.common import (
-    Style,
-    checked_backend,
+    Plot,
     checked_pairs,
     documented,
     draws_as_learned,
-    figure_of,
     learned_by,
     result_of,
     selected,
@@ -26,9 +24,8 @@ from pymc_kameleon.step.learned import BIS, COORDINATE
 CONTOUR = rayleigh.ppf(0.95)
 """Radius of the circle that has 95 % of a standard normal in two dimensions."""
 
-PAIR_VISUALS = {"scatter": ["overlay"], "dist": [], "xlabel": [], "ylabel": []}  # plot_pair's
-PROPOSAL_VISUALS = {**PAIR_VISUALS, "proposal": [], "start": []}
-"""Visuals, those of arviz_plots.plot_pair first, and the aesthetics that they follow."""
+PAIR_VISUALS = "scatter", "dist", "xlabel", "ylabel"  # plot_pair's
+PROPOSAL_VISUALS = *PAIR_VISUALS, "proposal", "start"
 
 
 @documented(PROPOSAL_VISUALS, "PlotMatrix")
@@ -51,7 +48,7 @@ def plot_proposals(
     Parameters
     ----------
     dt : DataTree or path
-        A result of ``pk.sample`` with AM, RBAM, GAM, RAM, GadRWM, KAM or CyclicalKAM. The others
+        A result of ``pk.sample`` with AM, RBAM, GAM, GadRWM, KAM or CyclicalKAM. The others
         propose from no normal distribution that a result knows.
     var_names : str or list of str, optional
         Variables of the model; all that the step moves by default.
@@ -77,7 +74,7 @@ def plot_proposals(
     """
     from arviz_plots import plot_pair  # takes half a second
 
-    style = Style(PROPOSAL_VISUALS, visuals)
+    plot = Plot(PROPOSAL_VISUALS, visuals, backend, pc_kwargs)
     dt = result_of(dt)
     own = learned_by(dt, "covariance", step, None, None)
     shown = selected(own, var_names, coords)
@@ -94,23 +91,20 @@ def plot_proposals(
         for chain, draw in labels
     ]
     defaults = {"scatter": {"color": "gray", "alpha": 0.3, "size": 6}, "dist": {"color": "gray"}}
-    passed = {name: style.options(name, **defaults.get(name, {})) for name in PAIR_VISUALS}
-    backend = checked_backend(backend)
-    size = (2.8 * len(names), 2.3 * len(names))
-    pc_kwargs["figure_kwargs"] = figure_of(backend, pc_kwargs, figsize=size)
-    plots = plot_pair(
+    passed = {name: plot.options(name, **defaults.get(name, {})) for name in PAIR_VISUALS}
+    plot.collection = plot_pair(
         cloud.to_dataset(COORDINATE),
-        backend=backend,
+        backend=plot.backend,
         visuals={name: False if options is None else options for name, options in passed.items()},
-        **pc_kwargs,
+        **pc_kwargs | plot.figure((2.8 * len(names), 2.3 * len(names))),
     )
     starts = xr.concat([cloud.sel(chain=c, draw=d, drop=True) for c, d in labels], "start")
     starts = starts.to_dataset(COORDINATE)
     lower = {"mapped": "map_lower", "color": "C1"}
-    ellipses = _Ellipses(names, np.stack(covariances))
-    style.draw(plots, "proposal", ellipses, starts, subset_info=True, **lower)
-    style.draw(plots, "start", "scatter_couple", starts, marker="x", width=1.5, **lower)
-    return plots
+    ellipses = _ellipses(names, np.stack(covariances))
+    plot.draw("proposal", ellipses, starts, subset_info=True, **lower)
+    plot.draw("start", "scatter_couple", starts, marker="x", width=1.5, **lower)
+    return plot.collection
 
 
 def _chosen(cloud, draws):
@@ -154,24 +148,21 @@ def _proposal(dt, own):
     return partial(sampler.proposal, options=options)
 
 
-class _Ellipses:
-    """Draws those that have 95 % of normals with covariances (n, d, d)."""
+def _ellipses(names, covariances):
+    """Return what draws those that have 95 % of normals with covariances (n, d, d)."""
+    angle = np.linspace(0, 2 * np.pi, 100)
+    circle = np.append(CONTOUR * np.stack([np.cos(angle), np.sin(angle)]), [[np.nan]] * 2, 1)
 
-    __name__ = "proposal"
-
-    def __init__(self, names, covariances):
-        self._names, self._covariances = names, covariances
-
-    def __call__(self, da_x, da_y, target, *, var_name_x, var_name_y, color=None, **options):
+    def proposal(da_x, da_y, target, *, var_name_x, var_name_y, color=None, **options):
         from arviz_plots.plot_collection import backend_from_object
 
         for extra in ("sel_x", "isel_x", "sel_y", "isel_y"):
             del options[extra]
-        pair = [self._names.index(name) for name in (var_name_x, var_name_y)]
-        roots = np.linalg.cholesky(self._covariances[:, pair][:, :, pair])
-        angle = np.linspace(0, 2 * np.pi, 100)
-        circle = np.append(CONTOUR * np.stack([np.cos(angle), np.sin(angle)]), [[np.nan]] * 2, 1)
+        pair = [names.index(name) for name in (var_name_x, var_name_y)]
+        roots = np.linalg.cholesky(covariances[:, pair][:, :, pair])
         x, y = np.stack([da_x.values, da_y.values])[..., None] + (roots @ circle).swapaxes(0, 1)
         return backend_from_object(target).line(
             x.ravel(), y.ravel(), target, color=color, **options
         )
+
+    return proposal

@@ -3,14 +3,10 @@
 import numpy as np
 import xarray as xr
 
-from pymc_kameleon.plots.common import Style, documented, made, result_of
+from pymc_kameleon.plots.common import Plot, documented, result_of
 from pymc_kameleon.step.groups import SEARCH
 
-SEARCH_VISUALS = {
-    **{"line": ["overlay"], "predicted": ["overlay"], "decision": ["color", "overlay"]},
-    **{"scale": [], "ylabel": [], "xlabel": [], "legend": []},
-}
-"""Visuals, and the aesthetics that they follow."""
+SEARCH_VISUALS = "line", "predicted", "decision", "scale", "ylabel", "xlabel", "legend"
 
 PANELS = {
     "logp": ("symlog", "best log-density,\nrelative to the last one"),
@@ -44,7 +40,7 @@ def plot_search(dt, *, backend=None, visuals=None, **pc_kwargs):
     ...     dt = pk.sample(step=pk.GAM())
     >>> plots = pk.plot_search(dt)
     """
-    style, dt = Style(SEARCH_VISUALS, visuals), result_of(dt)
+    plot, dt = Plot(SEARCH_VISUALS, visuals, backend, pc_kwargs), result_of(dt)
     if SEARCH not in dt.children:
         raise ValueError(
             f"The result has no group {SEARCH!r}: no chain has searched for the posterior, or "
@@ -61,9 +57,11 @@ def plot_search(dt, *, backend=None, visuals=None, **pc_kwargs):
     names = list(dict.fromkeys(rounds["decided"].values.tolist()))
     decisions = xr.DataArray(names, {"decision": names}, "decision")
     data = shown[panels].where(rounds["decided"] == decisions)
-    plots = made(
-        *("wrap", data, backend, pc_kwargs),
-        {"figsize": (9, 1 + 2.2 * len(panels)), "sharex": True},
+    plot.panels(
+        "wrap",
+        data,
+        figsize=(9, 1 + 2.2 * len(panels)),
+        share="sharex",
         cols=["__variable__"],
         col_wrap=1,
         aes={"color": ["decision"], "overlay": ["search"]},
@@ -71,15 +69,15 @@ def plot_search(dt, *, backend=None, visuals=None, **pc_kwargs):
     for name in panels:
         panel, (scale, text) = data[[name]], PANELS[name]
         if scale == "log" or np.abs(shown[name]).max() > 10:
-            style.draw(plots, "scale", "set_yscale", panel, scale=scale, store_artist=False)
-        style.draw(plots, "ylabel", "labelled_y", panel, text=text, store_artist=False)
+            plot.frame("scale", "set_yscale", panel, scale=scale)
+        plot.frame("ylabel", "labelled_y", panel, text=text)
     text = "evaluations of the log-density by a chain"
-    style.draw(plots, "xlabel", "labelled_x", panel, text=text, store_artist=False)
+    plot.frame("xlabel", "labelled_x", panel, text=text)
     lines = shown[[name for name in panels if name != "gain"]]
-    style.draw(plots, "line", "line_xy", lines, x=x, color="gray", alpha=0.6)
-    style.draw(plots, "decision", "scatter_xy", data, x=x)
+    plot.draw("line", "line_xy", lines, x=x, color="gray", alpha=0.6)
+    plot.draw("decision", "scatter_xy", data, x=x)
     if "gain" in panels:
         predicted = shown["predicted_gain"].to_dataset(name="gain")
-        style.draw(plots, "predicted", "scatter_xy", predicted, x=x, marker="x", color="black")
-    style.legend(plots, "decision")
-    return plots
+        plot.draw("predicted", "scatter_xy", predicted, x=x, marker="x", color="black")
+    plot.legend("decision")
+    return plot.collection

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_kameleon.plots.common import checked_backend, figure_of, name_rows
+from pymc_kameleon.plots.common import Plot, name_rows
 
 OF_SAMPLERS = {
     "ess_per_second": "ESS per second",
@@ -46,23 +46,18 @@ def plot_compare(table, backend=None):
     ...     table = pk.compare_samplers(["GAM", "KAM"])
     >>> plot = pk.plot_compare(table)
     """
-    from arviz_plots import visuals  # takes half a second
-
     check_table(table, "pk.compare_samplers", ["ok", *OF_SAMPLERS])
-    shown = table[::-1]  # from below
-    columns = {name: ("step", shown[name].to_numpy()) for name in OF_SAMPLERS}
-    values = xr.Dataset(columns, {"step": shown.index.to_list()})
-    ok = xr.DataArray(shown["ok"].to_numpy(), values.coords)
-    plots, place = panels_of_rows(values, OF_SAMPLERS, backend, width=10)
+    values = columns_of(table, OF_SAMPLERS)
+    ok = xr.DataArray(table["ok"].to_numpy()[::-1], values.coords)
+    plot, place = panels_of_rows(values, OF_SAMPLERS, backend, width=10)
     # Plotly calls circles otherwise than the others, so they are left to be the default.
     for name, kept, marker in [("ok", ok, {}), ("not ok", ~ok, {"marker": "x"})]:
-        plots.map(visuals.scatter_xy, name, data=values.where(kept), y=place, **marker)
-    logarithmic = values.drop_vars("disagreement")
-    plots.map(visuals.set_xscale, data=logarithmic, scale="log", store_artist=False)
+        plot.draw(name, "scatter_xy", values.where(kept), y=place, **marker)
+    plot.frame("scale", "set_xscale", values.drop_vars("disagreement"), scale="log")
     if "limit" in table.attrs:  # pandas drops it in some operations
         limit = xr.Dataset({"disagreement": table.attrs["limit"]})
-        plots.map(visuals.vline, "limit", data=limit, color="gray")
-    return plots
+        plot.draw("limit", "vline", limit, color="gray")
+    return plot.collection
 
 
 def plot_evidence(table, backend=None):
@@ -88,43 +83,34 @@ def plot_evidence(table, backend=None):
     >>> table = pk.compare_models({"a": dt_a, "b": dt_b})  # doctest: +SKIP
     >>> plot = pk.plot_evidence(table)  # doctest: +SKIP
     """
-    from arviz_plots import visuals  # takes half a second
-
     check_table(table, "pk.compare_models", OF_MODELS)
-    shown = table[::-1]  # from below
-    values = _dataset(shown, list(OF_MODELS), "{}")
-    errors = _dataset(shown, list(OF_MODELS), "{}_error")
-    plots, place = panels_of_rows(values, OF_MODELS, backend, width=9)
-    for row in range(len(shown)):
-        ends = xr.DataArray([-2, 2], dims="end")
-        line = (values + ends * errors).isel(model=row, drop=True)
-        plots.map(visuals.line_xy, f"error {row}", data=line, y=xr.full_like(ends, row))
-    plots.map(visuals.scatter_xy, "value", data=values, y=place)
-    return plots
+    values = columns_of(table, OF_MODELS)
+    errors = columns_of(table, OF_MODELS, "_error")
+    plot, place = panels_of_rows(values, OF_MODELS, backend, width=9)
+    ends = xr.DataArray([-2, 2], dims="end")
+    for row in range(len(table)):
+        line = (values + ends * errors).isel(row=row, drop=True)
+        plot.draw(f"error {row}", "line_xy", line, y=xr.full_like(ends, row))
+    plot.draw("value", "scatter_xy", values, y=place)
+    return plot.collection
 
 
-def _dataset(table, names, column):
-    columns = {name: ("model", table[column.format(name)].to_numpy()) for name in names}
-    return xr.Dataset(columns, {"model": table.index.to_list()})
+def columns_of(table, names, suffix=""):
+    """Return columns as a Dataset, in the order of the rows from below."""
+    columns = {name: ("row", table[name + suffix].to_numpy()[::-1]) for name in names}
+    return xr.Dataset(columns, {"row": table.index.to_list()[::-1]})
 
 
 def panels_of_rows(values, texts, backend, width):
-    """Return panels for the columns of a Dataset, with the labels `texts`, and its rows' places."""
-    from arviz_plots import PlotCollection, visuals  # takes half a second
-
-    [dim], n = values.dims, len(next(iter(values.values())))
-    backend, size = checked_backend(backend), (width, 1.5 + 0.4 * n)
-    plots = PlotCollection.grid(
-        values,
-        cols=["__variable__"],
-        backend=backend,
-        figure_kwargs=figure_of(backend, {}, figsize=size, sharey=True),
-    )
+    """Return a Plot with a panel for each column, by the labels `texts`, and the rows' places."""
+    n = values.sizes["row"]
+    plot = Plot((), None, backend, {})
+    plot.panels("grid", values, (width, 1.5 + 0.4 * n), share="sharey", cols=["__variable__"])
     for name, text in texts.items():
-        plots.map(visuals.labelled_x, data=values[[name]], text=text, store_artist=False)
-    plots.map(visuals.set_ylim, data=values, limits=(-0.5, n - 0.5), store_artist=False)
-    plots.map(name_rows, data=values, names=values[dim].values, store_artist=False)
-    return plots, xr.DataArray(np.arange(n), values.coords)
+        plot.frame("xlabel", "labelled_x", values[[name]], text=text)
+    plot.frame("limits", "set_ylim", values, limits=(-0.5, n - 0.5))
+    plot.frame("names", name_rows, values, names=values["row"].values)
+    return plot, xr.DataArray(np.arange(n), values.coords)
 
 
 def check_table(table, source, columns):

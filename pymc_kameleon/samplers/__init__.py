@@ -11,19 +11,18 @@ from pymc_kameleon.samplers.kameleon.cyclical_kam import CyclicalKAM
 from pymc_kameleon.samplers.kameleon.kam import KAM
 from pymc_kameleon.samplers.kameleon.pca_kam import PCAKAM
 from pymc_kameleon.samplers.random_walk.adaptive import AM, GAM, RBAM
-from pymc_kameleon.samplers.random_walk.ram import RAM
 from pymc_kameleon.samplers.random_walk.rwm import RWM
 from pymc_kameleon.samplers.surrogate.metropolis import SurrogateMetropolis
 
 SAMPLERS = (
-    *(RWM, AM, RBAM, GAM, RAM),
+    *(RWM, AM, RBAM, GAM),
     *(KAM, PCAKAM, CyclicalKAM),
     *(CMH, CMTM),
     *(MALA, GadRWM, GadMALA),
     *(SurrogateMetropolis, EmulatorMetropolis),
 )  # family by family
 
-BASELINES = (RWM, AM, RBAM, RAM, MALA)
+BASELINES = (RWM, AM, RBAM, MALA)
 """Those that the others are compared with, which are in `pk.baselines`."""
 
 __all__ = [sampler.__name__ for sampler in SAMPLERS if sampler not in BASELINES]

@@ -8,10 +8,7 @@ DRAWN_GROUPS = "posterior", "sample_stats"
 WARMUP_GROUPS = WARMUP_POSTERIOR, WARMUP_STATS = "warmup_posterior", "warmup_sample_stats"
 """What is kept of draws after tuning, and while tuning."""
 
-SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES = (
-    *("surrogate_moves", "control_variates", "emulator_moves"),
-)
-KEPT_GROUPS = SURROGATE_MOVES, CONTROL_VARIATES, EMULATOR_MOVES
+KEPT_GROUPS = SURROGATE_MOVES, EMULATOR_MOVES = "surrogate_moves", "emulator_moves"
 """What is kept of draws after tuning, to correct averages by."""
 
 GRADIENTS = "gradients"

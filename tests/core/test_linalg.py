@@ -20,10 +20,10 @@ def covariances(draw):
     return root @ root.T, rng
 
 
-def assert_same_factor(factor, expected, rtol=1e-9):
+def assert_same_factor(factor, expected):
     """Compare lower triangles, each row relative to the scale of its coordinate."""
     scale = np.sqrt(np.sum(expected**2, axis=1, keepdims=True))
-    np.testing.assert_allclose(np.tril(factor) / scale, expected / scale, rtol=0, atol=rtol)
+    np.testing.assert_allclose(np.tril(factor) / scale, expected / scale, rtol=0, atol=1e-9)
 
 
 @CASES
@@ -86,38 +86,6 @@ def test_rank_one_update(case, size):
         scale = np.sqrt(np.diag(before @ before.T + np.outer(v, v)))
         error = factor @ factor.T - before @ before.T - np.outer(v, v)
         assert np.abs(error / np.outer(scale, scale)).max() < 1e-13
-
-
-@CASES
-@given(covariances(), st.sampled_from([0.0, 1e-6, 0.3, 0.9, 0.999]))
-def test_rank_one_downdate(case, size):
-    """By v = L u with |u| < 1, LLᵀ - vvᵀ = L(I - uuᵀ)Lᵀ is positive definite."""
-    a, rng = case
-    factor = np.linalg.cholesky(a)
-    u = rng.standard_normal(len(a))
-    u *= size / np.linalg.norm(u)
-    inner = np.linalg.cholesky(np.eye(len(a)) - np.outer(u, u))
-    expected = factor @ inner
-    assert linalg.rank_one_downdate(factor, factor @ u)
-    assert (np.diag(factor) > 0).all()
-    assert_same_factor(factor, expected, rtol=1e-9 / (1 - size**2))
-
-
-@CASES
-@given(covariances(), st.sampled_from([1.001, 2.0, 1e6]))
-def test_rank_one_downdate_refuses_what_is_not_positive_definite(case, size):
-    a, rng = case
-    factor = np.linalg.cholesky(a)
-    u = rng.standard_normal(len(a))
-    assert not linalg.rank_one_downdate(factor.copy(), factor @ u * size / np.linalg.norm(u))
-
-
-@pytest.mark.parametrize("bad", [1.0, -1.0, np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("k", [0, 2])
-def test_rank_one_downdate_refuses_singular_and_nan(bad, k):
-    v = np.zeros(3)
-    v[k] = bad
-    assert not linalg.rank_one_downdate(np.eye(3), v)
 
 
 def test_log_determinant_where_the_determinant_underflows():

@@ -811,15 +811,12 @@ def rms_step(factor, squares, gradient, rate):
     return factor, squares
 
 
-def whitened_step(move, factor, beta, t, n_tune, walks=False):
+def whitened_step(move, factor, beta, t, n_tune):
     """Return L(I + rA), A the gradient of the objective with respect to the second factor."""
     d = factor.shape[0]
-    u, uy = factor.T @ move.gradient, factor.T @ move.gradient_y
-    a, b = (-uy, move.xi) if walks else ((u - uy) / 2, (u - uy) / 2 + move.xi)
-    if move.log_ratio >= 0:
-        a = np.zeros(d)
-    inside = beta * np.eye(d) - np.tril(np.outer(a, b))
-    longest = 0.3 / (beta * np.sqrt(d) + np.linalg.norm(a) * np.linalg.norm(b))
+    a = -factor.T @ move.gradient_y if move.log_ratio < 0 else np.zeros(d)
+    inside = beta * np.eye(d) - np.tril(np.outer(a, move.xi))
+    longest = 0.3 / (beta * np.sqrt(d) + np.linalg.norm(a) * np.linalg.norm(move.xi))
     rate = min(1 / (d * (1 + t / (0.15 * n_tune))), longest)
     return factor @ (np.eye(d) + rate * inside)
 
@@ -974,9 +971,7 @@ class GadChain:
     def learn_whitened(self, move):
         """Make a relative step; L shrinks where nothing is finite."""
         if move.teaches:
-            self.factor = whitened_step(
-                move, self.factor, self.beta, self.t, self.n_tune, self.walks
-            )
+            self.factor = whitened_step(move, self.factor, self.beta, self.t, self.n_tune)
         else:
             self.factor = 0.9 * self.factor
         self.beta = steered(self.beta, move.accepted, self.targets[0])

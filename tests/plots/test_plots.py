@@ -19,7 +19,6 @@ from pymc_kameleon.plots.proposals import _proposal
 
 mpl.use("Agg")
 
-NAMES = ["a", "s_log__", "b[0]", "b[1]"]
 TUNE, DRAWS = 400, 60
 BACKENDS = ["none", *(name for name in ("bokeh", "plotly") if find_spec(name))]
 PLOTS = ["adaptation", "learned", "modes", "proposals", "search"]
@@ -138,23 +137,6 @@ def test_learned_correlations_of_several_modes_are_those_of_the_whole_past(resul
     assert (axis.collections[0].get_offsets()[:, 1] == 1).all()
 
 
-def test_factor(result):
-    plots = pk.plot_learned(result, kind="factor", backend="matplotlib")
-    (axis,) = axes_of(plots)
-    assert [t.get_text() for t in axis.get_yticklabels()] == NAMES[::-1]
-    assert [t.get_text() for t in axis.get_xticklabels()] == NAMES
-    covariance = result["learned"]["covariance"].values[1]
-    factor = np.linalg.cholesky(covariance) / np.sqrt(np.diag(covariance))[:, None]
-    x, y = axis.collections[1].get_offsets().T
-    rows, columns = np.tril_indices(4)
-    np.testing.assert_allclose(y - (3 - rows), 0.45 * factor[rows, columns])
-    assert (np.round(x) == columns).all()
-    partly = pk.plot_learned(
-        result, kind="factor", backend="matplotlib", coords={"coordinate": ["b[1]", "a"]}
-    )
-    assert [t.get_text() for t in axes_of(partly)[0].get_xticklabels()] == ["b[1]", "a"]
-
-
 def test_proposals_are_those_of_the_sampler(result):
     """Against the slow version of KAM, at a draw of each chain."""
     own = result["learned"].to_dataset()
@@ -209,7 +191,7 @@ def test_scales(ladders):
     assert drawn == {
         (row - beside[chain], *sigma[chain, k]) for chain in (0, 1) for k, row in [(1, 1), (2, 0)]
     }
-    (cross,) = plots.viz["single"]["scaling"].values[:1]
+    cross = plots.viz["single"]["scaling"].values[0, 0]
     np.testing.assert_allclose(cross.get_offsets()[0], [2, 1.175])
 
 
@@ -303,7 +285,7 @@ def test_adaptation_needs_the_draws_of_tuning(result):
 
 def test_there_are_proposals_of_some_samplers_only(result):
     for name in ("PCAKAM", "SurrogateMetropolis"):
-        said = rf"{name} does not propose from a normal .* GAM, RAM.*plot_learned shows the cov"
+        said = rf"{name} does not propose from a normal .* GAM.*plot_learned shows the cov"
         with pytest.raises(ValueError, match=said):
             pk.plot_proposals(as_sampler(result, name), backend="none")
     tree = result.copy()
@@ -339,15 +321,11 @@ def test_draws_have_to_be_on_the_scale_of_what_was_learned(result):
 
 def test_several_steps(ladders):
     with pytest.raises(ValueError, match=r"step must be one of \['gam_0', 'gam_1'\], .* not None"):
-        pk.plot_learned(ladders, kind="factor", backend="none")
+        pk.plot_learned(ladders, kind="correlation", backend="none")
     with pytest.raises(ValueError, match="not 'cmtm'"):
-        pk.plot_learned(ladders, kind="factor", step="cmtm", backend="none")
-    assert (
-        pk.plot_learned(ladders, kind="factor", step="gam_1", backend="none")
-        .data["factor"]
-        .sizes["entry"]
-        == 3
-    )
+        pk.plot_learned(ladders, kind="correlation", step="cmtm", backend="none")
+    with pytest.raises(ValueError, match=r"no pairs of coordinates to plot, only \['z'\]"):
+        pk.plot_learned(ladders, kind="correlation", step="gam_1", backend="none")
 
 
 def test_what_was_not_learned(result):
@@ -355,13 +333,13 @@ def test_what_was_not_learned(result):
     with pytest.raises(ValueError, match=said):
         pk.plot_learned(result, kind="scaling", backend="none")
     with pytest.raises(ValueError, match=r"there is no \['t'\] among .*'s', 's_log__'"):
-        pk.plot_learned(result, kind="factor", var_names=["a", "t"], backend="none")
+        pk.plot_learned(result, var_names=["a", "t"], backend="none")
 
 
 def test_coords_are_those_of_what_is_shown(result):
     said = r"no dimension \['term'\] among \[.*'coordinate'.*\]"
     with pytest.raises(ValueError, match=said):
-        pk.plot_learned(result, kind="factor", coords={"term": ["u"]}, backend="none")
+        pk.plot_learned(result, coords={"term": ["u"]}, backend="none")
     for draw in (pk.plot_adaptation, pk.plot_modes):
         with pytest.raises(ValueError, match=r"no dimension \['term'\] among \['chain', 'draw'"):
             draw(result, coords={"term": ["u"]}, backend="none")

@@ -12,7 +12,7 @@ from models import mixed, normal
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import bools, floats, integers
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.step.groups import Keeps
+from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
 
 QUIET = {"progressbar": False, "compute_convergence_checks": False, "cores": 1, "chains": 2}
 
@@ -55,7 +55,7 @@ def report(state, parameters, stats):
 
 class Talking(skeleton.CubeWalk):
     name = "talking"
-    keeps = Keeps("control_variates")
+    keeps = Keeps(SURROGATE_MOVES)
     algorithm = skeleton.CubeWalk.algorithm._replace(report=report)
     stats = Stats
 
@@ -100,7 +100,7 @@ def test_statistics_are_what_was_written(step, sample):
         np.testing.assert_allclose(stats["lp"], -0.5 * (x**2 + np.log(2 * np.pi)).sum(axis=2))
         assert not {"energy", "kept", "last"} & set(stats)
     if sample is pk.sample:
-        kept = dt["control_variates"]
+        kept = dt[SURROGATE_MOVES]
         np.testing.assert_array_equal(kept["last"], dt["posterior"]["x"])
         np.testing.assert_array_equal(kept["energy"], dt["sample_stats"]["lp"])
 

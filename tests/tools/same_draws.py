@@ -74,7 +74,6 @@ def of_options(model):
 def of_averages():
     for name, step, options in (
         ("GAM", pk.GAM(), {}),
-        ("GAM with control variates", pk.GAM(control_variates=True), {"draws": 500}),
         ("a surrogate", pk.SurrogateMetropolis(), {"chains": 4}),
     ):
         yield name, (dt := sample(step, **options))

@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import multiprocessing
 import pickle
 import re
 from collections import Counter
@@ -19,10 +20,9 @@ from boxed import SAMPLERS, BoxedEmulator
 from models import Slope, box, normal
 from pymc.exceptions import SamplingError
 from pymc.step_methods.compound import CompoundStep
-from runs import same
+from runs import assert_same, same
 
 import pymc_kameleon as pk
-from pymc_kameleon import testing
 from pymc_kameleon.core.chain import MOVED, compile_draws
 from pymc_kameleon.core.jit import cached_jit, jit
 from pymc_kameleon.core.numba_cache import Cache
@@ -37,7 +37,6 @@ ARGUMENTS = {
     pk.baselines.AM: {},
     pk.baselines.RBAM: {},
     pk.GAM: {},
-    pk.baselines.RAM: {},
     pk.KAM: {"n_subsample": 40},
     pk.PCAKAM: {"n_subsample": 40},
     pk.CyclicalKAM: {"n_subsample": 40},
@@ -155,8 +154,13 @@ def sample(step, model, driver=pm.sample, **kwargs):
 def run(step, point, draws, tune=0, seed=0):
     """Drive a step by hand; return the last point and all statistics."""
     step.setup_chain(np.random.default_rng(seed), tune, draws)
+    return go_on(step, point, tune, range(tune + draws))
+
+
+def go_on(step, point, tune, places):
+    """Make these draws of a chain; return the last point and their statistics."""
     history = []
-    for i in range(tune + draws):
+    for i in places:
         if i == tune:
             step.stop_tuning()
         point, [stats] = step.step(point)
@@ -236,53 +240,72 @@ def steps_for(members, own):
     return [cls([x], **options) for (cls, options), x in zip(members, own, strict=True)]
 
 
-# ---- the checks for steps of any package ----------------------------------------------------
+# ---- what PyMC relies on ---------------------------------------------------------------------
 
 
-PROCESSES = {testing.fork, testing.forkserver, testing.spawn}
-DEAR = {testing.statistics, testing.beside, testing.progress_bar, testing.zarr_trace}
-"""Checks that run pm.sample: slow but for one row, as the steps of all have that in common."""
+@by_family
+def test_changes_only_its_own_variables(sampler, mixed_model):
+    """Not their order, types or shapes, nor the point that it was given."""
+    step = sampler([mixed_model["a"]], model=mixed_model)
+    step.setup_chain(np.random.default_rng(1), 10, 0)
+    before = mixed_model.initial_point()
+    for _ in range(10):
+        given = deepcopy(before)
+        after, _ = step.step(given)
+        assert same(given, before)
+        assert list(after) == list(before)
+        for name, value in before.items():
+            moved = np.asarray(after[name])
+            assert (moved.dtype, moved.shape) == (value.dtype, value.shape), name
+            assert name == "a" or np.array_equal(moved, value), name
+        before = {name: np.array(value) for name, value in after.items()}
 
 
-@pytest.mark.parametrize(
-    ("sampler", "check"),
-    [
-        pytest.param(
-            name,
-            check,
-            marks=[pytest.mark.slow] * (name not in (FAMILIES[:1] if check in DEAR else FAMILIES)),
-        )
-        for name in ROWS
-        for check in testing.checks
-        if check not in PROCESSES
-    ],
-    indirect=["sampler"],
-    ids=str,
-)
-def test_conforms(sampler, check):
-    never_stops = {testing.tune_zero, testing.tuning_ends}
-    if sampler.cls is pk.baselines.PublishedCyclicalKAM and check in never_stops:
-        with pytest.raises(AssertionError, match="scaling to stay"):
-            check(sampler)
-    else:
-        check(sampler)
+@by_family
+def test_a_new_step_goes_on_from_a_saved_state(sampler):
+    """All that a chain needs is in `sampling_state`, in tuning and after it."""
+    step, point, history, saved = sampler(model=free()), free().initial_point(), [], []
+    step.setup_chain(np.random.default_rng(1), 120, 30)
+    for begin, end in pairwise((0, 7, 110, 125, 150)):
+        saved.append((begin, point, pickle.dumps(step.sampling_state)))
+        point, stats = go_on(step, point, 120, range(begin, end))
+        history += stats
+    for begin, start, state in saved:
+        fresh = sampler(model=free())
+        fresh.sampling_state = pickle.loads(state)
+        found = go_on(fresh, start, 120, range(begin, 150))
+        assert same(found, (point, history[begin:])), begin
+
+
+@by_family
+def test_a_second_chain_is_that_of_a_new_step(sampler):
+    """In worker processes PyMC calls nothing but setup_chain before a chain."""
+    used, new = sampler(model=free()), sampler(model=free())
+    start = free().initial_point()
+    run(used, start, 30, 120, seed=2)
+    assert same(run(used, start, 30, 120), run(new, start, 30, 120))
 
 
 SOME = [ROWS[name] for name in ("CyclicalKAM", "CMTM", "skeleton")]
 
 
 @pytest.mark.parametrize(
-    ("check", "members"),
+    ("method", "members"),
     [
-        (testing.fork, SOME),
-        pytest.param(testing.spawn, SOME, marks=pytest.mark.slow),
-        pytest.param(testing.fork, MEMBERS, marks=pytest.mark.slow),
-        pytest.param(testing.forkserver, MEMBERS, marks=pytest.mark.slow),
+        ("fork", SOME),
+        pytest.param("spawn", SOME, marks=pytest.mark.slow),
+        pytest.param("fork", MEMBERS, marks=pytest.mark.slow),
+        pytest.param("forkserver", MEMBERS, marks=pytest.mark.slow),
     ],
 )
-def test_processes_draw_the_same(check, members):
+def test_processes_draw_the_same(method, members):
     """Each step has a generator and a state of its own, so that one run shows it for all."""
-    check(lambda own: CompoundStep(steps_for(members, own)), lambda: variables_for(members))
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"this system has no {method}")
+    with pm.Model() as model:
+        step = CompoundStep(steps_for(members, variables_for(members)))
+    found = sample(step, model, cores=2, mp_ctx=method)  # which leaves the step as it is
+    assert_same(found, sample(step, model))
 
 
 # ---- construction ---------------------------------------------------------------------------
@@ -531,7 +554,7 @@ def test_mixes_with_the_steps_of_pymc_and_the_other_samplers(theirs):
 @by_family
 def test_short_tuning_leaves_a_working_sampler(sampler):
     step = sampler(model=normal(3), steps_per_draw=1)
-    for tune in [1, 2, 3, 5, 20]:
+    for tune in [0, 1, 2, 3, 5, 20]:
         _, stats = run(step, {"x": np.zeros(3)}, 200, tune)
         assert np.isfinite(stats[-1]["scaling"]), tune
         assert sum(s["accept_share"] for s in stats[tune:]) > 0, tune
@@ -594,7 +617,6 @@ def test_one_evaluation_per_proposal(sampler):
     assert len(set(np.flatnonzero(more) + 1) - after_learning) <= 2  # where modes are learned
 
 
-@pytest.mark.slow
 @by_family
 def test_logp_follows_the_other_steps(sampler, mixed_model):
     """A pair that depends on each other exposes a stale log-density."""

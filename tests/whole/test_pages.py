@@ -27,7 +27,6 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_kameleon as pk
-import pymc_kameleon.testing
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # of NUTS, in ten draws of tuning
@@ -256,7 +255,6 @@ PUBLIC = {name: getattr(pk, name) for name in pk.__all__ if callable(getattr(pk,
 PUBLIC |= {f"samplers.kernels.{name}": getattr(pk.samplers.kernels, name) for name in KERNELS}
 PUBLIC |= {f"baselines.{name}": getattr(pk.baselines, name) for name in pk.baselines.__all__}
 PUBLIC |= {"samplers.Decay": pk.samplers.Decay}
-PUBLIC |= {"testing.check_step": pk.testing.check_step}
 EXAMPLES = PUBLIC
 
 

@@ -94,7 +94,7 @@ def test_the_output_in_the_readme_is_that_of_its_run():
 
 # ---- sentences ----------------------------------------------------------------------------------
 
-OTHERS = "adding_a_sampler", "conformance", "faults", "modes", "peers", "suites", "versions"
+OTHERS = "adding_a_sampler", "faults", "modes", "peers", "suites", "versions"
 """Pages of docs/ that are tables for the most part, or for developers: sentences may be longer."""
 
 USER_PAGES = [

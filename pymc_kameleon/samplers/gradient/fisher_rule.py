@@ -25,7 +25,6 @@ from pymc_kameleon.samplers.gradient.last_phase import (
     FAST_GOOD_GUESS,
     fast_gain,
     last_phase,
-    learning_transition,
     tune_last,
 )
 from pymc_kameleon.step.messages import say_if_compiling
@@ -63,9 +62,10 @@ def start(step, scales, n_tune):
     d, form = scales.size, step.settings["factor"]
     is_dense = d <= MOST_DENSE if form is None else form == "dense"
     capacity = min(n_tune, MOST_PAIRS + (4 * d if is_dense else 0))
-    first_target, target_accept = step._targets(d)
-    _, scale = ScaleTuning.start(first_target, 0.0, (-np.inf, np.inf))
-    end, last_scale = last_phase(n_tune, target_accept, step._n_leapfrog(d))
+    n_leapfrog, target_accept = step._n_leapfrog(d), step.target_accept
+    of_single = target_accept if n_leapfrog == 1 else mala.MALA_TARGET_ACCEPT
+    _, scale = ScaleTuning.start(of_single, 0.0, (-np.inf, np.inf))
+    end, last_scale = last_phase(n_tune, target_accept, n_leapfrog)
     tuning = allocate(
         FisherTuning,
         {"d": d, "2d": 2 * d},
@@ -82,8 +82,10 @@ def start(step, scales, n_tune):
 
 @jit
 def tuning_transition(target, state, parameters, tuning, work, rng):
-    """Make MALA's transition, and keep y and g′."""
-    outcome = learning_transition(target, state, parameters, tuning, work, rng)
+    """Make MALA's transition, of a single step as long as L is learned, and keep y and g′."""
+    n_leapfrog = 1 if tuning.t[0] < tuning.end else parameters.n_leapfrog
+    now = mala.Parameters(parameters.log_scale, parameters.factor, n_leapfrog)
+    outcome = mala.transition(target, state, now, work, rng)
     copy(work.y, tuning.pair[: work.y.size])
     copy(target.gradient, tuning.pair[work.y.size :])
     return outcome

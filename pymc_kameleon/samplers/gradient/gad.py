@@ -11,8 +11,6 @@ tuning transitions; −tril(abᵀ) is the gradient of log r.
 """
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,10 +28,11 @@ from pymc_kameleon.core.linalg import (
 from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.scaling import ScaleTuning
 from pymc_kameleon.core.schedules import Decay, decayed
+from pymc_kameleon.core.shape import Shape
 from pymc_kameleon.core.target import log_density, multiply_by_hessian
 from pymc_kameleon.samplers.gradient import fisher_rule, mala
-from pymc_kameleon.samplers.gradient.last_phase import last_phase, learning_transition, tune_last
-from pymc_kameleon.samplers.gradient.mala import MALA_TARGET_ACCEPT, Parameters, State, Work
+from pymc_kameleon.samplers.gradient.last_phase import last_phase, tune_last
+from pymc_kameleon.samplers.gradient.mala import MALA_TARGET_ACCEPT, State, Work
 from pymc_kameleon.samplers.one_scale import report_scale
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.initial_search import InitialSearch
@@ -71,7 +70,6 @@ class PublishedTuning(NamedTuple):
 
     t: integers(1)
     n: int
-    end: int  # n: L is learned all the time
     objective: Objective
     rate: Decay  # η
     squares: floats("d", "d")  # G: running means of the squared gradient
@@ -120,7 +118,7 @@ def langevin_with_slope(target, state, parameters, tuning, work, rng):
     """Make MALA's transition; a = ½(g − g′) and b = h − ½u′ where r < 1 [TD, appendix B]."""
     objective = tuning.objective
     copy(state.gradient, objective.left[0])
-    accept_prob, accepted = learning_transition(target, state, parameters, tuning, work, rng)
+    accept_prob, accepted = mala.transition(target, state, parameters, work, rng)
     slope = 0.5 if accept_prob < 1.0 else 0.0
     for i in range(state.x.size):
         objective.left[0, i] = slope * (objective.left[0, i] - target.gradient[i])
@@ -243,16 +241,15 @@ def retreat(factor):
             factor[i, j] *= 0.9
 
 
-# ---- rules: how L is learned ---------------------------------------------------------------------
+# ---- how L is learned ----------------------------------------------------------------------------
 
 WALK_WHITENED = Algorithm(
     walk_transition, whitened_adapt, nothing_derived, report_scale, walk_with_slope
-)  # GadRWM's algorithm by the whitened rule
+)  # GadRWM's algorithm
 WALK_PUBLISHED = WALK_WHITENED._replace(adapt=published_adapt)  # as published
-WHITENED = Algorithm(
-    mala.transition, whitened_adapt, mala.derived, mala.report, langevin_with_slope
-)  # GadMALA's algorithm by the whitened rule
-PUBLISHED = WHITENED._replace(adapt=published_adapt)  # as published
+PUBLISHED = Algorithm(
+    mala.transition, published_adapt, mala.derived, mala.report, langevin_with_slope
+)  # GadMALA's algorithm as published
 EXACT = PUBLISHED._replace(tuning_transition=exact_transition)  # with the exact gradient
 
 PUBLISHED_RATE, PUBLISHED_WALK_RATE = 1.5e-4, 5e-5
@@ -262,63 +259,30 @@ PUBLISHED_ACCEPT, WALK_ACCEPT = 0.55, 0.25
 """α* of gadMALA and gadRWM [TD, section 4]."""
 
 
-class Rule(NamedTuple):
-    """All that depends on how L is learned."""
-
-    algorithm: Algorithm
-    start: Callable  # returns L and its tuning, of (step, scales, n_tune)
-    target_accept: float | None = None  # the default, if that does not follow from K
-    n_leapfrog: int | None = None  # K, if there is no choice
-    learning_rate: float | None = None  # the default, if that is an option
-    exact: Algorithm | None = None  # with gradient="exact", if that is an option
-    has_form: bool = False  # whether `factor` is an option
-    pauses: Callable = KameleonStep.pauses  # this and the others: as methods of the step
-    learn: Callable = KameleonStep.learn
-    needed_tuning: Callable = KameleonStep._needed_tuning
-    findings: Callable = KameleonStep._findings
-
-
 def start_whitened(step, scales, n_tune):
-    """Begin with these scales."""
-    d, (first_target, target_accept) = scales.size, step._targets(scales.size)
-    sizes = {"d": d, "terms": 1}
-    objective = allocate(Objective, sizes, target_accept=first_target, beta=1.0)
-    end, last_scale = last_phase(n_tune, target_accept, step._n_leapfrog(d))
+    """Return L and its tuning, which begins with these scales."""
+    sizes = {"d": scales.size, "terms": 1}
+    objective = allocate(Objective, sizes, target_accept=step.target_accept, beta=1.0)
+    end, last_scale = last_phase(n_tune, step.target_accept)
     own = {"n": n_tune, "end": end, "objective": objective, "last_scale": last_scale}
     return np.diag(scales), allocate(WhitenedTuning, sizes, **own)
 
 
-def start_published(step, scales, n_tune, retreats=True):
-    """Begin with the same L whatever the scales."""
-    d, rate = scales.size, step.settings["learning_rate"]
+def start_published(step, scales, n_tune):
+    """Return L and its tuning, which begins with the same L whatever the scales."""
+    d = scales.size
     sizes = {"d": d, "terms": 3 if step.derivatives > 1 else 1}
     objective = allocate(Objective, sizes, target_accept=step.target_accept, beta=1.0)
-    own = {"n": n_tune, "end": n_tune, "objective": objective, "rate": rate, "retreats": retreats}
-    return np.diag(np.full(d, 0.1 / np.sqrt(d))), allocate(PublishedTuning, sizes, **own)
+    tuning = allocate(
+        PublishedTuning,
+        sizes,
+        n=n_tune,
+        objective=objective,
+        rate=step.settings["learning_rate"],
+        retreats=isinstance(step, GadMALA),
+    )
+    return np.diag(np.full(d, 0.1 / np.sqrt(d))), tuning
 
-
-start_published_walk = partial(start_published, retreats=False)
-
-WALK_RULES = {
-    "whitened": Rule(WALK_WHITENED, start_whitened, WALK_ACCEPT),
-    "published": Rule(
-        WALK_PUBLISHED, start_published_walk, WALK_ACCEPT, learning_rate=PUBLISHED_WALK_RATE
-    ),
-}  # GadRWM's, by its option `adaptation`
-RULES = {
-    "fisher": Rule(
-        fisher_rule.FISHER,
-        fisher_rule.start,
-        has_form=True,
-        pauses=fisher_rule.pauses,
-        learn=fisher_rule.learn,
-        needed_tuning=fisher_rule.needed_tuning,
-        findings=fisher_rule.findings,
-    ),
-    "whitened": Rule(WHITENED, start_whitened),
-    "published": Rule(PUBLISHED, start_published, PUBLISHED_ACCEPT, 1, PUBLISHED_RATE, EXACT),
-}
-"""GadMALA's rules by its option `adaptation`."""
 
 # ---- the classes ---------------------------------------------------------------------------------
 
@@ -343,8 +307,7 @@ class LookByGradient(InitialSearch):
     @property
     def may_look(self):
         """Whether it looks for other modes: not as published, nor in many dimensions."""
-        is_own = self.step.rule.learning_rate is None
-        return super().may_look and is_own and self.d <= MOST_FITTED
+        return super().may_look and not self.step.is_published and self.d <= MOST_FITTED
 
     def usual_budget(self):
         """Return the evaluations of the way to a first mode, as many as a look has at first."""
@@ -369,47 +332,15 @@ class LookByGradient(InitialSearch):
 
 
 class GradientAdaptive(KameleonStep):
-    """What GadRWM and GadMALA share. They ask their `rule`, which they set with `algorithm`."""
+    """What GadRWM and GadMALA share."""
 
     derivatives = 1
-    _state_type = State
-
-    def default_target_accept(self, d):
-        """Return α*."""
-        usual = LEAPFROG_ACCEPT if self._n_leapfrog(d) > 1 else MALA_TARGET_ACCEPT
-        return self.rule.target_accept or usual
-
     initial_search = LookByGradient
 
-    def _allocate(self, scales, n_tune):
-        sizes = {"d": scales.size}
-        factor, tuning = self.rule.start(self, scales, n_tune)
-        parameters = Parameters(np.zeros(1), factor, self._n_leapfrog(scales.size))
-        return allocate(self._state_type, sizes), parameters, tuning, allocate(Work, sizes)
-
-    def _targets(self, d):
-        """Return α* while L is learned, from single steps, and in the end."""
-        single = self._n_leapfrog(d) == 1
-        return self.target_accept if single else MALA_TARGET_ACCEPT, self.target_accept
-
-    def _n_leapfrog(self, d):
-        """Return K, by default about d^¼, as for HMC: best for the lesser ESS of x and x²."""
-        return self.rule.n_leapfrog or self.settings["n_leapfrog"] or max(2, math.ceil(d**0.25))
-
-    def pauses(self):
-        """Return the draws of tuning before which the chains pool what they know of L."""
-        return self.rule.pauses(self)
-
-    @classmethod
-    def learn(cls, chains):
-        """Pool what the chains know of L."""
-        chains[0].rule.learn(chains)
-
-    def _needed_tuning(self):
-        return self.rule.needed_tuning(self)
-
-    def _findings(self):
-        return self.rule.findings(self)
+    @property
+    def is_published(self):
+        """Whether L is learned as in the paper."""
+        return self.settings["adaptation"] == "published"
 
 
 class GadRWM(GradientAdaptive):
@@ -448,18 +379,22 @@ class GadRWM(GradientAdaptive):
     """
 
     name = "gad_rwm"
+    default_target_accept = staticmethod(lambda d: WALK_ACCEPT)
     proposal = staticmethod(proposal_of_walk)
     _learned = learned_walk
 
     def __init__(self, vars=None, *, adaptation="whitened", learning_rate=None, **common):
-        self.rule = WALK_RULES[checked_choice("adaptation", adaptation, WALK_RULES)]
-        self.algorithm = self.rule.algorithm
-        self.settings = {
-            "adaptation": adaptation,
-            "n_leapfrog": 1,  # a walk has no trajectory
-            "learning_rate": checked_learning_rate(learning_rate, self.rule, adaptation),
-        }
+        checked_choice("adaptation", adaptation, ("whitened", "published"))
+        rate = checked_learning_rate(learning_rate, adaptation, PUBLISHED_WALK_RATE)
+        self.settings = {"adaptation": adaptation, "learning_rate": rate}
+        self.algorithm = WALK_PUBLISHED if self.is_published else WALK_WHITENED
         super().__init__(vars, **common)
+
+    def _allocate(self, scales, n_tune):
+        sizes = {"d": scales.size}
+        start = start_published if self.is_published else start_whitened
+        factor, tuning = start(self, scales, n_tune)
+        return allocate(State, sizes), Shape(np.zeros(1), factor), tuning, allocate(Work, sizes)
 
 
 class GadMALA(GradientAdaptive):
@@ -474,10 +409,9 @@ class GadMALA(GradientAdaptive):
 
     Parameters
     ----------
-    adaptation : {"fisher", "whitened", "published"}, optional
+    adaptation : {"fisher", "published"}, optional
         How L is learned. ``"fisher"`` (default, not in the paper): as the factor that whitens
-        positions and gradients alike. ``"whitened"``: by climbing the paper's objective in the
-        coordinates :math:`L^{-1}x`. ``"published"``: by the paper's RMSprop from
+        positions and gradients alike. ``"published"``: by the paper's RMSprop from
         :math:`L = 0.1\, d^{-1/2} I`, with s = 1; the scales of the variables should be near 1.
     gradient : {"fast", "exact"}, optional
         With ``"published"``, whether the objective's derivative takes the gradient at y for
@@ -503,7 +437,7 @@ class GadMALA(GradientAdaptive):
     -----
     The statistic ``scaling`` is s, and ``n_logp`` counts evaluations of the log-density together
     with its gradient. ``energy`` and ``diverging`` mean what they do for NUTS. See docs/gad.md for
-    the three adaptations, and the deviations.
+    both adaptations, and the deviations.
 
     References
     ----------
@@ -517,9 +451,9 @@ class GadMALA(GradientAdaptive):
     """
 
     name = "gad_mala"
+    algorithm = fisher_rule.FISHER
     learns = "together"
     stats = mala.Stats
-    _state_type = mala.TrajectoryState
     _stat_name = mala.stat_name
     default_steps_per_draw = staticmethod(lambda d: 1)
 
@@ -534,30 +468,62 @@ class GadMALA(GradientAdaptive):
         learning_rate=None,
         **common,
     ):
-        rule = self.rule = RULES[checked_choice("adaptation", adaptation, RULES)]
+        checked_choice("adaptation", adaptation, ("fisher", "published"))
         checked_choice("gradient", gradient, ("fast", "exact"))
         checked_choice("factor", factor, (None, "dense", "diagonal"))
         if n_leapfrog is not None:
             n_leapfrog = checked_integer("n_leapfrog", n_leapfrog, at_least=1)
-        exact = gradient == "exact"
-        if exact and (rule.exact is None or common.get("keep_adapting")):
+        is_published, is_exact = adaptation == "published", gradient == "exact"
+        if is_exact and (not is_published or common.get("keep_adapting")):
             raise ValueError(
                 'gradient="exact" belongs to adaptation="published", and ends with tuning.'
             )
-        if factor is not None and not rule.has_form:
+        if is_published and factor is not None:
             raise ValueError(f'factor={factor!r} needs adaptation="fisher", not {adaptation!r}.')
-        if rule.n_leapfrog not in (None, n_leapfrog or rule.n_leapfrog):
+        if is_published and n_leapfrog not in (None, 1):
             raise ValueError(f'n_leapfrog={n_leapfrog} is impossible with adaptation="published".')
-        self.algorithm = rule.exact if exact else rule.algorithm
-        self.derivatives = 2 if exact else 1
+        if is_published:
+            self.algorithm = EXACT if is_exact else PUBLISHED
+        self.derivatives = 2 if is_exact else 1
         self.settings = {
             "adaptation": adaptation,
             "gradient": gradient,
-            "n_leapfrog": rule.n_leapfrog or n_leapfrog,
+            "n_leapfrog": 1 if is_published else n_leapfrog,
             "factor": factor,
-            "learning_rate": checked_learning_rate(learning_rate, rule, adaptation),
+            "learning_rate": checked_learning_rate(learning_rate, adaptation, PUBLISHED_RATE),
         }
         super().__init__(vars, **common)
+
+    def default_target_accept(self, d):
+        """Return α*."""
+        if self.is_published:
+            return PUBLISHED_ACCEPT
+        return LEAPFROG_ACCEPT if self._n_leapfrog(d) > 1 else MALA_TARGET_ACCEPT
+
+    def _n_leapfrog(self, d):
+        """Return K, by default about d^¼, as for HMC: best for the lesser ESS of x and x²."""
+        return self.settings["n_leapfrog"] or max(2, math.ceil(d**0.25))
+
+    def _allocate(self, scales, n_tune):
+        sizes = {"d": scales.size}
+        start = start_published if self.is_published else fisher_rule.start
+        factor, tuning = start(self, scales, n_tune)
+        parameters = mala.Parameters(np.zeros(1), factor, self._n_leapfrog(scales.size))
+        return allocate(mala.TrajectoryState, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def pauses(self):
+        """Return the draws of tuning before which the chains pool what they know of L."""
+        return () if self.is_published else fisher_rule.pauses(self)
+
+    learn = staticmethod(fisher_rule.learn)
+
+    def _needed_tuning(self):
+        if self.is_published:
+            return super()._needed_tuning()
+        return fisher_rule.needed_tuning(self)
+
+    def _findings(self):
+        return super()._findings() if self.is_published else fisher_rule.findings(self)
 
     def _learned(self):
         p, most = self.parameters, "Largest number of leapfrog steps of a trajectory."
@@ -577,10 +543,10 @@ class GadMALA(GradientAdaptive):
         fisher_rule.compiled_learning()
 
 
-def checked_learning_rate(rate, rule, adaptation):
+def checked_learning_rate(rate, adaptation, default):
     """Return η as a Decay, None if it is not used; raise a ValueError if it is impossible."""
-    if rule.learning_rate is None:
-        if rate is not None:
-            raise ValueError(f'learning_rate needs adaptation="published", not {adaptation!r}.')
-        return None
-    return checked_schedule("learning_rate", rule.learning_rate if rate is None else rate)
+    if adaptation == "published":
+        return checked_schedule("learning_rate", default if rate is None else rate)
+    if rate is not None:
+        raise ValueError(f'learning_rate needs adaptation="published", not {adaptation!r}.')
+    return None

@@ -7,7 +7,6 @@ import numpy as np
 
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.scaling import ScaleTuning, settle_scale, tune_scale
-from pymc_kameleon.samplers.gradient import mala
 
 FAST_GOOD_GUESS = 3
 """First step of `fast_gain` for a scale that starts from a good guess."""
@@ -26,14 +25,6 @@ def longest_scale(n_leapfrog):
         return np.inf
     mean_steps = (n_leapfrog // 2 + 1 + n_leapfrog) / 2
     return np.log(2 * np.sin(np.pi / (4 * mean_steps)))
-
-
-@jit
-def learning_transition(target, state, parameters, tuning, work, rng):
-    """Make MALA's transition, of a single step as long as L is learned."""
-    n_leapfrog = 1 if tuning.t[0] < tuning.end else parameters.n_leapfrog
-    now = mala.Parameters(parameters.log_scale, parameters.factor, n_leapfrog)
-    return mala.transition(target, state, now, work, rng)
 
 
 @jit

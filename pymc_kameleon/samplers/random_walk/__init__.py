@@ -1,4 +1,1 @@
-"""Random walks: RWM in ``rwm``, RAM in ``ram``, AM, RBAM and GAM in ``adaptive``.
-
-``controls`` has the option `control_variates` of GAM.
-"""
+"""Random walks: RWM in ``rwm``, AM, RBAM and GAM in ``adaptive``."""

@@ -8,9 +8,6 @@ Symbols: x the position (d,), y the proposal, ξ ~ N(0, I), λ the scale and Σ 
 target, t the transition, n the number of tuning transitions.
 """
 
-import numpy as np
-
-from pymc_kameleon.core.arrays import extend
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy_matrix
@@ -25,16 +22,9 @@ from pymc_kameleon.core.scaling import settle_scale
 from pymc_kameleon.core.shape import learn_shape, set_to_best, tune_scale_of
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
-from pymc_kameleon.samplers.random_walk import controls
 from pymc_kameleon.samplers.random_walk.walk import allocate_walk, transition
-from pymc_kameleon.step.groups import CONTROL_VARIATES, Keeps
-from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, learned_walk, proposal_of_walk
-from pymc_kameleon.step.options import (
-    checked_bool,
-    checked_choice,
-    checked_scaling_bounds,
-    checked_schedule,
-)
+from pymc_kameleon.step.learned import learned_walk, proposal_of_walk
+from pymc_kameleon.step.options import checked_choice, checked_scaling_bounds, checked_schedule
 
 # ---- AM: λ = 2.38²/d ----------------------------------------------------------------------------
 
@@ -172,11 +162,6 @@ def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
     learn_shape(parameters, tuning.shape, state.x, accept_prob, t, work.v)
     settle_scale(parameters.log_scale, scale, 0, t, n - n // 2, n)
     tuning.t[0] = t + 1
-    return True  # what is derived is of use after tuning only
-
-
-CONTROLLED_GAM = Algorithm(controls.transition, gam_adapt, controls.derived, controls.report)
-"""GAM's algorithm with control variates."""
 
 
 class GAM(LearnedShape):
@@ -193,10 +178,6 @@ class GAM(LearnedShape):
         η at transition t; as for :class:`.AM`.
     scaling_bounds : (float, float), optional
         Least and largest √λ; by default within a factor of 1e6 of 2.38/√d, where it starts.
-    control_variates : bool, optional
-        Let ``pk.sample`` keep what ``pk.summary`` and ``pk.expectation`` correct averages by; see
-        docs/estimates.md. It takes no evaluation and changes no draw. False by default, as a
-        result is then some six times as large.
     {common parameters}
 
     Notes
@@ -215,66 +196,17 @@ class GAM(LearnedShape):
     """
 
     name = "gam"
-    keeps = Keeps(CONTROL_VARIATES)
-    proposal = staticmethod(proposal_of_walk)
     algorithm = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
+    _allocate = allocate_walk
+    proposal = staticmethod(proposal_of_walk)
+    _learned = learned_walk
 
-    def __init__(
-        self,
-        vars=None,
-        *,
-        learning_rate=None,
-        scaling_bounds=None,
-        control_variates=False,
-        **common,
-    ):
+    def __init__(self, vars=None, *, learning_rate=None, scaling_bounds=None, **common):
         self.settings = {
             "learning_rate": checked_rate(learning_rate),
             "scaling_bounds": checked_scaling_bounds(scaling_bounds),
-            "control_variates": checked_bool("control_variates", control_variates),
         }
-        if control_variates:
-            self.algorithm, self.stats = CONTROLLED_GAM, controls.Stats
-            if common.get("keep_adapting"):
-                raise ValueError(
-                    "control_variates is impossible with keep_adapting: their mean is 0 only while "
-                    "the proposal stays as it is."
-                )
         super().__init__(vars, **common)
-        if control_variates and not self.layout.covers_all:
-            raise ValueError(
-                "control_variates needs GAM to move all variables, not only "
-                f"{list(self.var_names)}: leave it out beside other steps."
-            )
-
-    def _allocate(self, scales, n_tune):
-        if not self.settings["control_variates"]:
-            return allocate_walk(self, scales, n_tune)
-        sizes = {"d": scales.size, "4d + 2": 4 * scales.size + 2}
-        state, shape, tuning, work = allocate_walk(self, scales, n_tune)
-        return (
-            extend(state, controls.State, sizes),
-            extend(shape, controls.Parameters, sizes),
-            tuning,
-            extend(work, controls.Work, sizes),
-        )
-
-    def stop_tuning(self):
-        """Freeze the proposal, and prepare the control variates that belong to it."""
-        super().stop_tuning()
-        if self.settings["control_variates"]:
-            parameters, mean = self.parameters, self.tuning.shape.moments.mean
-            scale = np.exp(parameters.log_scale[0])
-            controls.prepare(parameters.controls, mean, parameters.factor, scale)
-            with np.errstate(divide="ignore", invalid="ignore"):  # of what never moves
-                controls.derived(self.state, parameters, self._work)
-
-    def _learned(self):
-        learned = learned_walk(self)
-        if self.settings["control_variates"]:
-            mean = self.parameters.controls.mean
-            learned["mean"] = Quantity((COORDINATE,), mean, "Of the posterior.", UNITS)
-        return learned
 
     def _tuned_scales(self):
         return tuned_scale(self.parameters, self.tuning.shape)

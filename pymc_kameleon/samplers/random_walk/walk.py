@@ -1,4 +1,4 @@
-"""A random walk whose proposal takes a scale and a shape: what AM, RBAM, GAM and RAM share.
+"""A random walk whose proposal takes a scale and a shape: what AM, RBAM and GAM share.
 
 Symbols: those of adaptive.py.
 """
@@ -60,22 +60,17 @@ def walk(target, state, scale, factor, work, rng):
     return accept(target, state, work.y, log_density(target, work.y), 0.0, rng)
 
 
-def start_walk(step, scales, n_tune):
-    """Return the first Shape and ShapeTuning of a walk that learns its covariance."""
-    return ShapeTuning.start(
+def allocate_walk(step, scales, n_tune):
+    """Return fresh (state, parameters, tuning, work) of AM, RBAM and GAM."""
+    sizes = {"d": scales.size}
+    shape, shape_tuning = ShapeTuning.start(
         scales,
         n_tune,
         step.target_accept,
         best_scale(scales.size),
         step.settings.get("scaling_bounds"),
-        step.settings.get("learning_rate") or UNSET,
+        step.settings["learning_rate"] or UNSET,
     )
-
-
-def allocate_walk(step, scales, n_tune):
-    """Return fresh (state, parameters, tuning, work) of AM, RBAM and GAM."""
-    sizes = {"d": scales.size}
-    shape, shape_tuning = start_walk(step, scales, n_tune)
     on_factor = step.settings.get("update") == "cholesky"
     tuning = allocate(Tuning, sizes, n=n_tune, shape=shape_tuning, on_factor=on_factor)
     return allocate(State, sizes), shape, tuning, allocate(Work, sizes)

@@ -12,12 +12,7 @@ from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.conventions import ROOT_EPS
 from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.kameleon.kernels import bandwidth_rule
-from pymc_kameleon.samplers.kameleon.mode_search import (
-    MOST_ASYMMETRY,
-    find_modes,
-    negligible_drop,
-    set_clusters,
-)
+from pymc_kameleon.samplers.kameleon.mode_search import find_modes, negligible_drop, set_clusters
 from pymc_kameleon.samplers.kameleon.rkhs import KNN, MEDIAN
 from pymc_kameleon.samplers.kameleon.subsample import BANDWIDTH_SHARE, least_points, n_neighbours
 from pymc_kameleon.samplers.symmetries import likely_symmetries
@@ -89,7 +84,8 @@ def learned(chains, archives, joined, evaluate):
     if not have_finite_width(points):
         return False
     if subsample.m[0] == 0:
-        maps = learn_symmetries(step, joined, evaluate)
+        maps = likely_symmetries(step)
+        keep_symmetries(step.parameters, maps, joined, evaluate)
         own = [archive for archive in archives if len(archive.points) >= least_points(step._d)]
         set_clusters(clusters, find_modes(chains, own or [joined], maps, evaluate))
         if clusters.n[0] == 0:
@@ -192,24 +188,17 @@ def log_masses(log_weights, factors, labels, logps):
     return found - np.log(np.exp(found).sum())
 
 
-def learn_symmetries(step, archive, evaluate):
-    """Keep the maps that leave logp as it is at three points; return also those that hardly do."""
-    rows, parameters = np.argsort(archive.logps)[[-1, len(archive.logps) // 2, 0]], step.parameters
-    exact, about = [], []
-    for matrix in likely_symmetries(step):
-        changes = [evaluate(matrix @ archive.points[row]) - archive.logps[row] for row in rows]
-        if (np.abs(changes) < rounding(archive.logps[rows])).all():
+def keep_symmetries(parameters, maps, archive, evaluate):
+    """Keep those of the maps that leave logp as it is at three points, but for rounding."""
+    rows, exact = np.argsort(archive.logps)[[-1, len(archive.logps) // 2, 0]], []
+    points, logps = archive.points[rows], archive.logps[rows]
+    for matrix in maps:
+        images = [evaluate(matrix @ point) for point in points]
+        if (np.abs(images - logps) < ROOT_EPS * (1 + np.abs(logps))).all():
             exact.append(matrix)
-        elif min(changes) > -MOST_ASYMMETRY:
-            about.append(matrix)
     n = parameters.n_maps[0] = min(len(exact), len(parameters.maps))
-    parameters.maps[:n] = np.reshape(exact[:n], (n, step._d, step._d))
-    return exact + about
-
-
-def rounding(logps):
-    """Return what two log-densities may differ by that ought to be equal."""
-    return ROOT_EPS * (1 + np.abs(logps))
+    if n > 0:
+        parameters.maps[:n] = exact[:n]
 
 
 def have_finite_width(points):

@@ -9,13 +9,12 @@ the rows of (n, d) arrays.
 from itertools import combinations
 
 import numpy as np
-from scipy.cluster.hierarchy import DisjointSet
+from scipy.cluster.hierarchy import DisjointSet, fcluster, linkage
 from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
 from pymc_kameleon.approximation.records import MANY_DRAWS
 from pymc_kameleon.core.moments import JITTER, shrunk_covariance
-from pymc_kameleon.samplers.kameleon.learn_modes import near_groups
 
 MOST_COMPARED = 1000
 """Points that the others are compared with, and that principal components are computed of."""
@@ -307,3 +306,11 @@ def visited(nearest, inside):
     last = np.maximum.accumulate(np.where(real, np.arange(len(starts)), -1))
     last[last < 0] = np.argmax(real)
     return np.repeat(nearest[starts][last], np.diff(starts, append=len(nearest)))
+
+
+def near_groups(points, rows, n):
+    """Divide rows into n groups of points that are near each other."""
+    if n < 2:
+        return [rows]
+    labels = fcluster(linkage(points[rows], "ward"), n, "maxclust")
+    return [rows[labels == label] for label in np.unique(labels)]

@@ -5,20 +5,16 @@ mode that is known shows where others are. A guess costs one evaluation, and is 
 """
 
 import re
-from itertools import chain, combinations, zip_longest
+from itertools import combinations, zip_longest
 from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-MOST_LABELS = 20
-"""Length of an axis up to which its places may be labels."""
-
 MOST_ALIKE, MOST_COORDINATES = 8, 100
 """Length of an axis, and number of coordinates, up to which any two places may be exchanged, or a
-sign reversed, where guesses are few."""
-
+sign reversed."""
 
 MIDDLES = 0.0, 0.5
 """Middles about which numbers may be reversed: those of numbers with a sign, and of weights."""
@@ -32,39 +28,14 @@ class Part(NamedTuple):
     middle: float = np.nan  # about which its range is symmetric, if that is one of `MIDDLES`
 
 
-def most_maps(d):
-    """Return how many of them a sampler keeps, so that they take a few megabytes at most."""
-    return min(4 * d + 4, 64, max(1, 10**6 // d**2))
-
-
-def symmetries(step):
+def likely_symmetries(step):
     """Return matrices (d, d) that may leave the log-density of a step's coordinates as it is.
 
-    Each is its own inverse, with determinant 1 or −1. Neighbours on an axis of the same length are
-    exchanged in all variables that have one, or in one variable; signs are reversed in one
-    coordinate, in one variable, or in all that have no transform. All other exchanges follow from
-    repetition.
-    """
-    parts = list(_parts(step).values())
-    maps = _reversals(step.layout.d, parts)
-    named = [part for part in parts if _has_labels(part)]
-    for n in sorted({n for part in named for n in _lengths(part) if n <= MOST_LABELS}):
-        having = [part for part in named if n in _lengths(part)]
-        for i in range(n - 1):
-            pair = i, i + 1
-            maps += [
-                _exchanged(step.layout.d, some, n, pair) for some in chain([having], zip(having))
-            ]
-    return _unique(maps)
-
-
-def likely_symmetries(step):
-    """Return such matrices for samplers that can afford a few guesses, the likeliest ones first.
-
-    Any two places of a short axis are exchanged, neighbours first, and any two scalars of the same
-    transform. Scalars whose names differ by a number, like k1 and k2, are as one variable, so that
-    they are exchanged along with a1 and a2. A number between 0 and 1 is reversed as one that
-    has a sign: w becomes 1 − w.
+    Each is its own inverse, with determinant 1 or −1, and the likeliest ones come first. Any two
+    places of a short axis are exchanged, neighbours first, in all variables that have one and in
+    each alone, and any two scalars of the same transform. Scalars whose names differ by a number,
+    like k1 and k2, are as one variable, so that they are exchanged along with a1 and a2. Signs are
+    reversed; a number between 0 and 1 is reversed as one that has a sign: w becomes 1 − w.
     """
     d, by_name = step.layout.d, _parts(step)
     if d > MOST_COORDINATES:
@@ -88,7 +59,7 @@ def likely_symmetries(step):
         for pair in combinations(scalars.values(), 2)
         if type(pair[0].transform) is type(pair[1].transform)
     ]
-    mixed = zip_longest([*every, *alone, *scalar_pairs], _likely_reversals(d, by_name.values()))
+    mixed = zip_longest([*every, *alone, *scalar_pairs], _reversals(d, by_name.values()))
     return _unique(one for pair in mixed for one in pair if one is not None)
 
 
@@ -161,13 +132,6 @@ def _lengths(part):
 
 
 def _reversals(d, parts):
-    """Return the maps that reverse signs: of one coordinate, of one variable, and of all."""
-    free = [part.places.ravel() for part in parts if part.transform is None]
-    everything = np.concatenate([np.zeros(0, int), *free])
-    return [_reversed(d, places) for places in (*everything, *free, everything)]
-
-
-def _likely_reversals(d, parts):
     """Return maps that reverse signs, the likeliest first: of columns, variables, coordinates."""
     own = [part.places for part in parts if part.middle in MIDDLES]
     columns = []

@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 from pymc_kameleon.analysis.evidence import bridge, estimate, proposals, reference
 from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp
+from pymc_kameleon.core.moments import shrunk_covariance
 
 CHAINS = 4
 
@@ -374,3 +375,19 @@ def test_constants_of_proposals_are_known():
     assert proposal.error < 0.01
     control = proposal.control(proposal.draws(4000, rng))
     assert abs(control.mean()) < 4 * control.std() / np.sqrt(4000)
+
+
+def test_blended_factors():
+    """By their formula: few points take their shape from all of them, but not their size."""
+    rng = np.random.default_rng(0)
+    groups = [rng.standard_normal((n, 2)) * sd + 5 for n, sd in [(3, 1), (500, [10, 1]), (40, 0.1)]]
+    covariances = [shrunk_covariance(points) for points in groups]
+    pooled = sum(len(p) * c for p, c in zip(groups, covariances, strict=True)) / 543
+    found = reference.blended_factors(groups)
+    for points, covariance, factor in zip(groups, covariances, found, strict=True):
+        n = len(points)
+        volume = np.trace(np.linalg.inv(pooled) @ covariance) / 2
+        volume = (n * volume + 1) / (n + 1)
+        own = n / (n + reference.BLEND * 2)
+        expected = own * covariance + (1 - own) * volume * pooled
+        np.testing.assert_allclose(factor, np.linalg.cholesky(expected), rtol=1e-9)

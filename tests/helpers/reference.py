@@ -268,7 +268,6 @@ class CyclicalKAM(KAM):
         self.means = clusters.means[:n].copy()
         self.factors = np.tril(clusters.factors[:n])
         self.maps = step.parameters.maps[: step.parameters.n_maps[0]]
-        self.shares = step.parameters.shares
         self.sigma = np.tril(step.parameters.global_factor)
         self.sigma = self.sigma @ self.sigma.T
         self.length = step.settings["cycle_length"]
@@ -328,16 +327,11 @@ class CyclicalKAM(KAM):
 
     def choose(self, rng):
         """Draw a move of exploration: a method that proposes, or None for KAM's."""
-        r = rng.random()
-        if len(self.means) > 1:
-            if r < cyclical_kam.JUMP_SHARE:
-                return self.jump
-            r = (r - cyclical_kam.JUMP_SHARE) / (1 - cyclical_kam.JUMP_SHARE)
-        if len(self.maps):
-            if r < cyclical_kam.MIRROR_SHARE:
-                return self.mirror
-            r = (r - cyclical_kam.MIRROR_SHARE) / (1 - cyclical_kam.MIRROR_SHARE)
-        self.kind = np.searchsorted(np.cumsum(self.shares)[:-1], r, side="right")
+        if len(self.means) > 1 and rng.random() < cyclical_kam.JUMP_SHARE:
+            return self.jump
+        if len(self.maps) and rng.random() < cyclical_kam.MIRROR_SHARE:
+            return self.mirror
+        self.kind = int(rng.random() * 5)
         return (self.difference, self.difference, self.difference, self.walk, None)[self.kind]
 
     def transition(self, log_density, x, rng):

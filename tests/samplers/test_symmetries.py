@@ -11,8 +11,6 @@ from pymc_kameleon.samplers.symmetries import (
     MOST_COORDINATES,
     _parts,
     likely_symmetries,
-    most_maps,
-    symmetries,
 )
 
 
@@ -32,7 +30,7 @@ def labels():
 
 @pytest.mark.slow
 def test_each_is_its_own_inverse_and_keeps_volumes(labels):
-    maps = symmetries(labels)
+    maps = likely_symmetries(labels)
     assert len({one.tobytes() for one in maps}) == len(maps)
     for one in maps:
         np.testing.assert_allclose(one @ one, np.eye(9), atol=1e-12)
@@ -40,45 +38,24 @@ def test_each_is_its_own_inverse_and_keeps_volumes(labels):
         assert not np.array_equal(one, np.eye(9))
 
 
-def test_labels_are_exchanged_in_all_variables_and_signs_reversed(labels):
-    """By the log-density: two exchanges of neighbours leave it as it is, and nothing else does."""
+def test_labels_are_exchanged_in_all_variables(labels):
+    """By the log-density: exchanges of two labels leave it as it is, and nothing else does."""
     rng = np.random.default_rng(2)
     points = rng.standard_normal((3, 9))
     same = [
         one
-        for one in symmetries(labels)
+        for one in likely_symmetries(labels)
         if all(
             labels.log_density(one @ x) == pytest.approx(labels.log_density(x), rel=1e-12)
             for x in points
         )
     ]
-    assert len(same) == 2
-    for one, i in zip(same, (0, 1), strict=True):
-        order = np.arange(3)
-        order[[i, i + 1]] = i + 1, i
+    assert len(same) == 3
+    for one, order in zip(same, ([1, 0, 2], [0, 2, 1], [2, 1, 0]), strict=True):
         for x in points:
             before, after = (labels.layout.unraveled(q) for q in (x, one @ x))
             np.testing.assert_allclose(after["means"], before["means"][order])
             np.testing.assert_allclose(after["sds_log__"], before["sds_log__"][order])
-    signs = [np.diag(one) for one in symmetries(labels) if (np.abs(one) == np.eye(9)).all()]
-    means = slice(3, 6)
-    assert sorted(int((sign < 0).sum()) for sign in signs) == [1, 1, 1, 3]
-    assert all((np.delete(sign, range(3, 6)) == 1).all() for sign in signs)
-    assert all((sign[means] < 0).any() for sign in signs)
-
-
-def test_long_axes_and_matrices():
-    """Labels of a matrix are exchanged on all its axes of that length; long axes have none."""
-    with pm.Model() as model:
-        pm.Normal("square", shape=(2, 2))
-        pm.Normal("long", shape=30)
-    maps = symmetries(pk.CyclicalKAM(model=model))
-    x = np.arange(34.0)
-    images = [one @ x for one in maps]
-    assert any(np.array_equal(y[:4], [3, 2, 1, 0]) and np.array_equal(y[4:], x[4:]) for y in images)
-    assert not any(np.array_equal(np.sort(y[4:]), x[4:]) and y[4] != 4 for y in images)
-    assert most_maps(34) == 64
-    assert most_maps(1000) == 1
 
 
 class Bare:

@@ -5,13 +5,17 @@ from scipy.special import gammaln
 from scipy.stats import qmc
 
 from pymc_kameleon.analysis.batches import NUMBERS_PER_PART
+from pymc_kameleon.analysis.modes_of_draws import near_groups
 from pymc_kameleon.approximation.linalg import whitened
 from pymc_kameleon.approximation.records import evenly
-from pymc_kameleon.samplers.kameleon.learn_modes import blended_factors, near_groups
+from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.surrogate.moves import SETS, points_of_t
 
 GROUPS, N_SEEN = 15, 500
 """Groups of near draws, each of which has a t density; and draws that these are found from."""
+
+BLEND = 20
+"""Times d: points that make the covariance of a group its own."""
 
 
 class Reference:
@@ -65,3 +69,17 @@ def reference_of(mean, factor, nu, draws, rng):
     means = [mean, *(some[own].mean(axis=0) for own in rows)]
     factors = [factor, *(factor @ own for own in blended_factors(groups))]
     return Reference(np.array(means), np.array(factors), nu, rng)
+
+
+def blended_factors(modes):
+    """Return factors of groups, given by points; few points take their shape from all."""
+    d, sizes = modes[0].shape[1], [len(points) for points in modes]
+    covariances = [shrunk_covariance(points) for points in modes]
+    pooled = np.average(covariances, axis=0, weights=sizes)
+    factors = []
+    for n, covariance in zip(sizes, covariances, strict=True):
+        own = n / (n + BLEND * d)
+        volume = np.trace(np.linalg.solve(pooled, covariance)) / d
+        volume = (n * volume + 1) / (n + 1)  # a single point has none
+        factors.append(np.linalg.cholesky(own * covariance + (1 - own) * volume * pooled))
+    return factors

@@ -14,8 +14,10 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
+from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import argmax, multiply_lower, solve_lower, squared_norm
+from pymc_kameleon.core.linalg import argmax, copy
+from pymc_kameleon.core.moments import update_mean_and_factor
 from pymc_kameleon.core.scaling import (
     GOOD_GUESS,
     OPTIMAL_SCALE,
@@ -24,39 +26,34 @@ from pymc_kameleon.core.scaling import (
     settle_scale,
     tune_scale,
 )
+from pymc_kameleon.core.shape import ShapeTuning, learn_shape
 from pymc_kameleon.findings.finding import finding
-from pymc_kameleon.samplers.kameleon import kam, mode_search
+from pymc_kameleon.samplers.kameleon import kam
 from pymc_kameleon.samplers.kameleon.learn_modes import learn_modes
 from pymc_kameleon.samplers.kameleon.mode_moves import (
-    ALL_DIFFERENCE,
     GLOBAL_WALK,
     JUMP,
     LOCAL_MOVE,
     MIRROR,
+    MOST_MODES,
+    SINGLE_DIFFERENCE,
     WIDE_KAM,
     Clusters,
     Work,
     difference,
     jump,
     mirror,
+    nearest_cluster,
     responsibilities,
     walk_step,
 )
-from pymc_kameleon.samplers.kameleon.mode_search import (
-    Search,
-    learning_move,
-    learns,
-    search_and_learn,
-    search_move,
-    searches,
-)
+from pymc_kameleon.samplers.kameleon.mode_search import LookingForModes
 from pymc_kameleon.samplers.kameleon.subsample import (
     Subsample,
     guess_gamma,
     least_points,
 )
 from pymc_kameleon.samplers.learned_shape import LearnedShape
-from pymc_kameleon.samplers.symmetries import most_maps
 from pymc_kameleon.step.learned import (
     BIS,
     COORDINATE,
@@ -68,18 +65,22 @@ from pymc_kameleon.step.learned import (
 )
 from pymc_kameleon.step.monitor import STUCK_TRANSITIONS
 
+WALK_END, LEARNING_END = 0.3, 0.85
+"""Ends of the phases of tuning, as shares of it; see `adapt`."""
+
+LEARNING_SHARE = 0.2
+"""Share of jumps, and of differences, while tuning learns the clusters; the rest are walks."""
+
+MOST_MAPS = 64
+"""Symmetries that are kept, at most."""
+
 WIDEST_GAMMA = 20.0
 """γ_hi over s, the scale of a whitened coordinate."""
 
 JUMP_SHARE = 0.5
 """Share of jumps among the moves of exploration, if there are two clusters."""
 MIRROR_SHARE = 0.3
-"""Share of mirror images among the others, if there are symmetries."""
-LEAST_SHARE = 0.04
-"""Share that each of the five kinds of the rest keeps, whatever it is worth."""
-PRIOR_MOVES = 5.0
-"""Moves of average worth that are added to those of each kind."""
-
+"""Share of mirror images among the others, if there are symmetries. The rest are equally often."""
 
 # ---- state and parameters -----------------------------------------------------------------------
 
@@ -100,7 +101,6 @@ class Parameters(NamedTuple):
     clusters: Clusters
     maps: floats("maps", "d", "d")  # symmetries
     n_maps: integers(1)
-    shares: floats(5)  # of the moves ALL_DIFFERENCE to WIDE_KAM among these
     cycle_length: int
     n_exploration: int
 
@@ -110,11 +110,15 @@ class Tuning(NamedTuple):
 
     t: integers(1)
     n: int
-    search: Search
+    walk_end: int  # the phases end at these transitions
+    learning_end: int
+    shape: ShapeTuning  # of the walk in the first mode; its scale is that of all walks
+    history: History  # rows of x and logp
+    visits: floats(MOST_MODES)  # transitions in each cluster
+    floor: floats(1)  # log-density below which a state teaches nothing about the clusters
     nu: kam.NuTuning
     s: floats(1)  # the scale of a whitened coordinate, when z has just been drawn; else 0
-    tried: floats(5)  # moves ALL_DIFFERENCE to WIDE_KAM of the last phase
-    worth: floats(5)  # sums of α|δ|² of their steps δ, in units of Σ
+    row: floats("d + 1")  # scratch
 
 
 # ---- transition ---------------------------------------------------------------------------------
@@ -155,20 +159,11 @@ def transition(target, state, parameters, work, rng):
 @jit
 def draw_move(parameters, rng):
     """Draw a move of exploration."""
-    r = rng.random()
-    if parameters.clusters.n[0] > 1:
-        if r < JUMP_SHARE:
-            return JUMP
-        r = (r - JUMP_SHARE) / (1.0 - JUMP_SHARE)
-    if parameters.n_maps[0] > 0:
-        if r < MIRROR_SHARE:
-            return MIRROR
-        r = (r - MIRROR_SHARE) / (1.0 - MIRROR_SHARE)
-    move = ALL_DIFFERENCE
-    while move < WIDE_KAM and r >= parameters.shares[move]:
-        r -= parameters.shares[move]
-        move += 1
-    return move
+    if parameters.clusters.n[0] > 1 and rng.random() < JUMP_SHARE:
+        return JUMP
+    if parameters.n_maps[0] > 0 and rng.random() < MIRROR_SHARE:
+        return MIRROR
+    return int(rng.random() * (WIDE_KAM + 1))
 
 
 @jit
@@ -188,42 +183,87 @@ def derived(state, parameters, work):
 
 
 @jit
+def learns(parameters, tuning):
+    """Whether the clusters are learned by the transition that is due."""
+    has_z = parameters.kam.subsample.m[0] > 0
+    return has_z and tuning.walk_end <= tuning.t[0] < tuning.learning_end
+
+
+@jit
 def tuning_transition(target, state, parameters, tuning, work, rng):
     """Make the move that the phase of tuning takes: at last, those of the cycle."""
-    search, t = tuning.search, tuning.t[0]
-    if search.kick[0] > 0.0 or searches(search, t):
-        return search_move(target, state, parameters, search, work, t, rng)
-    if learns(parameters, search, t):
+    if learns(parameters, tuning):
         return learning_move(target, state, parameters, work, rng)
     return transition(target, state, parameters, work, rng)
 
 
 @jit
-def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Find and learn the modes; in the last phase tune ρ, or settle the walk that there is.
+def learning_move(target, state, parameters, work, rng):
+    """Make a difference, a jump, or a step of a walk with the covariance of the cluster at x."""
+    clusters, r = parameters.clusters, rng.random()
+    if r < LEARNING_SHARE:
+        work.move[0] = int(rng.random() * (SINGLE_DIFFERENCE + 1))
+        return difference(target, state, parameters, work, work.move[0], rng)
+    if clusters.n[0] > 1 and r > 1.0 - LEARNING_SHARE:
+        work.move[0] = JUMP
+        return jump(target, state, parameters, work, rng)
+    work.move[0] = LOCAL_MOVE
+    nearest = nearest_cluster(clusters, state.x, work.log_r, work.kam.walk.v)
+    scale = np.exp(parameters.kam.subsample.shape.log_scale[0])
+    return walk_step(target, state, parameters, scale, clusters.factors[nearest], work, rng)
 
-    At last the shares of the moves of exploration follow from what those of the last phase were
-    worth.
+
+@jit
+def adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Learn the modes; in the last phase tune ρ, or settle the walk that there is.
+
+    Up to walk_end an adaptive random walk learns the shape of the mode where the chain begins. Then
+    Python finds the modes (`learn_modes`), and up to learning_end walks, differences and jumps
+    learn their means and covariances. Without modes the walk goes on.
 
     z, C and the bandwidth change in Python only.
     """
-    t, n, start = tuning.t[0], tuning.n, tuning.search.learning_end
-    subsample, scale = parameters.kam.subsample, tuning.nu.scale
+    t, n, start = tuning.t[0], tuning.n, tuning.learning_end
+    subsample, walk = parameters.kam.subsample, tuning.shape
     if subsample.m[0] > 0 and t >= start:
         tune_cycles(parameters.kam, tuning, work, accept_prob)
-        if ALL_DIFFERENCE <= work.move[0] <= WIDE_KAM:
-            appraise(parameters, tuning, work, accept_prob)
-        if t == n - 1:
-            share_exploration(parameters.shares, tuning)
-        settle_scale(parameters.kam.log_rho, scale, 0, t, (start + n) // 2, n)
+        settle_scale(parameters.kam.log_rho, tuning.nu.scale, 0, t, (start + n) // 2, n)
     else:
-        search_and_learn(state, parameters, tuning.search, work, accept_prob, t, rng)
-        walk = tuning.search.shape.scale
-        settle_scale(subsample.shape.log_scale, walk, 0, t, (start + n) // 2, n)
+        if learns(parameters, tuning):
+            learn_clusters(state, parameters, tuning, work, accept_prob)
+        else:
+            learn_shape(subsample.shape, walk, state.x, accept_prob, t, work.kam.walk.v)
+        if tuning.walk_end // 2 <= t < start:
+            archive(state, tuning)
+        settle_scale(subsample.shape.log_scale, walk.scale, 0, t, (start + n) // 2, n)
     tuning.t[0] = t + 1
     if t == n - 1:
         state.jumps[:] = 0
     return True
+
+
+@jit
+def archive(state, tuning):
+    """Record x and its logp."""
+    copy(state.x, tuning.row)
+    tuning.row[state.x.size] = state.logp[0]
+    record(tuning.history, tuning.row)
+
+
+@jit
+def learn_clusters(state, parameters, tuning, work, accept_prob):
+    """Learn mean and covariance of the cluster where the chain is, and tune the walk."""
+    clusters, v = parameters.clusters, work.kam.walk.v
+    if work.move[0] == LOCAL_MOVE:
+        log_scale = parameters.kam.subsample.shape.log_scale
+        eta = gain(GOOD_GUESS + tuning.t[0] - tuning.walk_end)
+        tune_scale(log_scale, tuning.shape.scale, 0, accept_prob, eta)
+    if state.logp[0] < tuning.floor[0]:
+        return
+    i = nearest_cluster(clusters, state.x, work.log_r, v)
+    tuning.visits[i] += 1.0
+    eta = 1.0 / max(16.0 * state.x.size, tuning.visits[i] / 1.5)
+    update_mean_and_factor(clusters.means[i], clusters.factors[i], state.x, eta, v)
 
 
 @jit
@@ -235,39 +275,8 @@ def tune_cycles(parameters, tuning, work, accept_prob):
         kam.guess_nu(parameters, tuning.nu, work.kam, s)
         tuning.s[0] = 0.0
     elif work.move[0] == LOCAL_MOVE:
-        eta = gain(GOOD_GUESS + tuning.t[0] - tuning.search.learning_end)
+        eta = gain(GOOD_GUESS + tuning.t[0] - tuning.learning_end)
         tune_scale(parameters.log_rho, tuning.nu.scale, 0, accept_prob, eta)
-
-
-@jit
-def appraise(parameters, tuning, work, accept_prob):
-    """Add what a move of exploration was worth: α|δ|², as Σ measures its step δ."""
-    move, walk = work.move[0], work.kam.walk
-    if move == WIDE_KAM:
-        multiply_lower(parameters.kam.subsample.shape.factor, walk.step, walk.v)
-        solve_lower(parameters.global_factor, walk.v, walk.v)
-    else:
-        solve_lower(parameters.global_factor, walk.step, walk.v)
-    tuning.tried[move] += 1.0
-    tuning.worth[move] += accept_prob * squared_norm(walk.v)
-
-
-@jit
-def share_exploration(shares, tuning):
-    """Make each kind of moves of exploration as often as it was worth, but never give one up."""
-    worth, tried, n = 0.0, 0.0, shares.size
-    for k in range(n):
-        worth += tuning.worth[k]
-        tried += tuning.tried[k]
-    if not 0.0 < worth < np.inf:
-        return
-    total = 0.0
-    for k in range(n):
-        prior = PRIOR_MOVES * worth / tried
-        shares[k] = (tuning.worth[k] + prior) / (tuning.tried[k] + PRIOR_MOVES)
-        total += shares[k]
-    for k in range(n):
-        shares[k] = LEAST_SHARE + (1.0 - n * LEAST_SHARE) * shares[k] / total
 
 
 class Stats(NamedTuple):
@@ -319,13 +328,13 @@ class CyclicalKAM(LearnedShape):
     Everything is fixed after tuning. In the first βL transitions of a cycle, half are jumps between
     modes, if there are two or more. The others are exchanges of labels or reversals of signs, if
     the posterior is symmetric under these, differences of two points of z, walks with the
-    covariance of all modes, and KAM moves with a wide γ, with shares by the distance that each
-    moved while tuning. The rest of the cycle are KAM moves, whitened with the covariance within
-    modes. Each move leaves the posterior invariant, and which is made does not depend on x.
+    covariance of all modes, and KAM moves with a wide γ. The rest of the cycle are KAM moves,
+    whitened with the covariance within modes. Each move leaves the posterior invariant, and which
+    is made does not depend on x.
 
-    Tuning searches for modes along rays, and by kicks and an annealed walk back. It then learns
-    the modes found, and ν, the statistic ``scaling``. In ``pk.sample`` each chain gets the modes
-    that any of them found. See docs/cyclical_kam.md.
+    Besides the modes that any sampler looks for before its first draw, tuning searches for modes
+    along rays. It then learns the modes found, and ν, the statistic ``scaling``. In ``pk.sample``
+    each chain gets the modes that any of them found. See docs/cyclical_kam.md.
 
     References
     ----------
@@ -344,6 +353,7 @@ class CyclicalKAM(LearnedShape):
     name = "cyclical_kam"
     learns = "both"
     stats = Stats
+    initial_search = LookingForModes
     proposal = staticmethod(kam.proposal)
     algorithm = Algorithm(transition, adapt, derived, report, tuning_transition)
 
@@ -363,30 +373,43 @@ class CyclicalKAM(LearnedShape):
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
-        settings, sizes = self.settings, kam.sizes_for(self, scales.size)
-        shape, search = mode_search.start_search(self, scales, n_tune, sizes["m"])
+        settings, sizes, d = self.settings, kam.sizes_for(self, scales.size), scales.size
+        walk_end, learning_end = (
+            int(end * n_tune) // self.steps_per_draw * self.steps_per_draw
+            for end in (WALK_END, LEARNING_END)
+        )
+        accept = self.default_target_accept(d)
+        shape, shape_tuning = ShapeTuning.start(scales, walk_end, accept, best_scale(d))
         kernel = settings["kernel"].compiled()
         subsample = allocate(Subsample, sizes, shape=shape, kernel=kernel)
         parameters = allocate(
             Parameters,
-            sizes | {"maps": most_maps(scales.size)},
+            sizes | {"maps": min(4 * d + 4, MOST_MAPS)},
             kam=allocate(kam.Parameters, sizes, subsample=subsample, nu0=1.0),
             global_factor=np.diag(scales),
-            shares=0.2,
             cycle_length=settings["cycle_length"],
             n_exploration=settings["n_exploration"],
         )
-        tuning = allocate(Tuning, sizes, n=n_tune, search=search, nu=kam.start_nu(self))
+        tuning = allocate(
+            Tuning,
+            sizes,
+            n=n_tune,
+            walk_end=walk_end,
+            learning_end=learning_end,
+            shape=shape_tuning,
+            history=History.empty(max(2000, 8 * sizes["m"]), d + 1),
+            floor=-np.inf,
+            nu=kam.start_nu(self),
+        )
         return kam.allocate_state(State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _shape(self):
-        return self.parameters.kam.subsample.shape, self.tuning.search.shape
+        return self.parameters.kam.subsample.shape, self.tuning.shape
 
     def pauses(self):
         """Return the draws of tuning before which modes are found, and z is drawn."""
-        search, n = self.tuning.search, self.tuning.n
-        ends = (search.search_end, search.learning_end)
-        return [end // self.steps_per_draw for end in ends] if ends[0] < ends[1] < n else ()
+        ends, n = (self.tuning.walk_end, self.tuning.learning_end), self.tuning.n
+        return [end // self.steps_per_draw for end in ends] if 0 < ends[0] < ends[1] < n else ()
 
     @classmethod
     def learn(cls, chains):
@@ -411,12 +434,10 @@ class CyclicalKAM(LearnedShape):
         }
 
     def _needed_tuning(self):
-        searching = mode_search.SEARCH_END - mode_search.WALK_END
-        return int(5 * mode_search.least_search(self._d) / searching)  # for five searches
+        return 1000 + 600 * self._d
 
     def _tuned_scales(self):
-        tuning = self.tuning
-        return kam.tuned_scales(self.parameters.kam, tuning.search.shape, tuning.nu)
+        return kam.tuned_scales(self.parameters.kam, self.tuning.shape, self.tuning.nu)
 
     def _findings(self):
         if self.parameters.kam.subsample.m[0] > 0 or self.tuning.n < self._needed_tuning():

@@ -36,10 +36,14 @@ from pymc_kameleon.core.scaling import (
     settle_scale,
     tune_scale,
 )
-from pymc_kameleon.core.schedules import UNSET
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.findings.finding import finding
-from pymc_kameleon.samplers.kameleon.kernels import Gaussian, Linear, Matern, bandwidth_rule
+from pymc_kameleon.samplers.kameleon.kernels import (
+    Gaussian,
+    Linear,
+    Matern,
+    covariance_from,
+)
 from pymc_kameleon.samplers.kameleon.rkhs import kernel_covariance
 from pymc_kameleon.samplers.kameleon.subsample import (
     BANDWIDTH_SHARE,
@@ -52,7 +56,7 @@ from pymc_kameleon.samplers.kameleon.subsample import (
     least_points,
     settling,
 )
-from pymc_kameleon.samplers.kameleon.way_back import compiled_variances, slow_tails
+from pymc_kameleon.samplers.kameleon.way_back import slow_tails
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.random_walk import walk as random_walk
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, covariance
@@ -325,10 +329,7 @@ def proposal(learned, x, options):
         z = np.linalg.solve(root, learned["subsample"].dropna("point").values.T)
         kernel = (options.get("kernel") or Gaussian()).compiled()
         kernel.bandwidth[0] = learned["bandwidth"].item()
-        (d, m), seen = z.shape, np.empty_like(spread)
-        u, work = np.linalg.solve(root, x), np.empty((d + 1, m))
-        kernel_covariance(kernel, np.ascontiguousarray(z), m, u, seen, work)
-        spread += nu**2 * seen
+        spread += nu**2 * covariance_from(kernel, z, np.linalg.solve(root, x))
     return learned["covariance"].copy(data=root @ spread @ root.T)
 
 
@@ -437,12 +438,11 @@ class KAM(LearnedSubsample):
 
     def _allocate(self, scales, n_tune):
         sizes = sizes_for(self, scales.size)
-        shares = {"exploration": GAMMA_SHARE, "bandwidth_share": BANDWIDTH_SHARE}
-        subsample, past = start_subsample(
-            self, scales, n_tune, sizes["m"], self.target_accept, **shares
+        shares = GAMMA_SHARE, BANDWIDTH_SHARE
+        subsample, past = SubsampleTuning.start(
+            self.settings, scales, n_tune, sizes["m"], self.target_accept, *shares
         )
-        nu = start_nu(self)
-        redraw_decay = self.settings["redraw_decay"]
+        nu, redraw_decay = start_nu(self), self.settings["redraw_decay"]
         return (
             allocate_state(State, sizes),
             allocate(Parameters, sizes, subsample=subsample, nu0=1.0),
@@ -455,11 +455,6 @@ class KAM(LearnedSubsample):
 
     def _tuned_scales(self):
         return tuned_scales(self.parameters, self.tuning.past.shape, self.tuning.nu)
-
-    @staticmethod
-    def compile_learning():
-        """Load, or compile, what is called at the end."""
-        compiled_variances()
 
     def _findings(self):
         subsample = self.parameters.subsample
@@ -566,14 +561,6 @@ def learned_points(subsample):
     points = (np.tril(subsample.shape.factor) @ subsample.z[:, :m]).T
     what = "Points of the chain's past, by which it proposes."
     return {"subsample": Quantity(("point", COORDINATE), points, what, UNITS)}
-
-
-def start_subsample(step, scales, n_tune, m, target_accept, **shares):
-    """Return the first Subsample and SubsampleTuning of a step with KAM's options."""
-    kernel, gamma = step.settings["kernel"], step.settings["gamma"] or UNSET
-    options = {"whiten": step.settings["whiten"], "gamma": gamma, **shares}
-    options["bandwidth_rule"] = bandwidth_rule(kernel)
-    return SubsampleTuning.start(scales, n_tune, m, target_accept, kernel.compiled(), **options)
 
 
 def few_points(step, subsample):

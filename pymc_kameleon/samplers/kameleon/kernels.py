@@ -148,3 +148,21 @@ def matern(a, root):
     value = np.r_[1, unit * special.kv(a, u)]
     slope = np.r_[0, -2 * root[1:] * unit * special.kv(a - 1, u)]
     return value, slope
+
+
+def covariance_from(kernel, z, x):
+    """Return S(x) (d, d) of points z (d, m), where it need not be quick.
+
+    As `rkhs.kernel_covariance` writes it; `kernel` is what compiled code takes.
+    """
+    towards, sigma, order = z - x[:, None], kernel.bandwidth[0], kernel.order
+    r2, weights = np.sum(towards**2, axis=0), np.ones(z.shape[1])
+    if kernel.family == GAUSSIAN:
+        weights = np.exp(-r2 / (2 * sigma**2)) / sigma**2
+    elif kernel.family == MATERN:
+        root = np.sqrt(np.sqrt(2 * order * r2) / sigma)
+        values, _ = matern(order - 1, np.r_[0, np.maximum(root, 1e-9)])
+        weights = values[1:] * order / (order - 1) / sigma**2
+    v = 2 * weights * towards
+    v -= v.mean(axis=1, keepdims=True)
+    return v @ v.T

@@ -27,8 +27,8 @@ from pymc_kameleon.samplers.kameleon import kam
 
 ALL_DIFFERENCE, WHITENED_DIFFERENCE, SINGLE_DIFFERENCE, GLOBAL_WALK = range(4)
 """Moves: differences in all coordinates, in one of Cx, in one of x; walks with the covariance Σ."""
-WIDE_KAM, LOCAL_MOVE, JUMP, MIRROR, SEARCH_MOVE = range(4, 9)
-"""KAM moves with a wide γ; those that tune a scale; jumps; mirror images; those of the search."""
+WIDE_KAM, LOCAL_MOVE, JUMP, MIRROR = range(4, 8)
+"""KAM moves with a wide γ; those that tune a scale; jumps; mirror images."""
 
 VALLEY_DEPTH = 3.0
 """Depth from which on a valley separates two modes: a local sampler crosses lesser ones."""

@@ -177,10 +177,7 @@ def draw_direction(parameters, rng):
 @jit
 def no_directions(parameters):
     """Whether the proposal is a plain random walk of scale γ."""
-    most = 0.0
-    for probability in parameters.probabilities:
-        most = max(most, probability)
-    return most == 0.0
+    return sum_of(parameters.probabilities) == 0.0
 
 
 @jit
@@ -417,10 +414,9 @@ class PCAKAM(kam.LearnedSubsample):
         d, settings = scales.size, self.settings
         m = settings["n_subsample"] or min(max(25 * d, 50), 200)
         sizes = {"d": d, "m": m, "k": settings["n_components"]}
-        shares = {"exploration": PCA_GAMMA_SHARE, "bandwidth_share": PCA_BANDWIDTH_SHARE}
-        subsample, past = kam.start_subsample(
-            self, scales, n_tune, m, min(self.target_accept, default_target_accept(d)), **shares
-        )
+        accept = min(self.target_accept, default_target_accept(d))  # of the walk
+        shares = PCA_GAMMA_SHARE, PCA_BANDWIDTH_SHARE
+        subsample, past = SubsampleTuning.start(settings, scales, n_tune, m, accept, *shares)
         bounds = np.log([1 / kam.LARGEST_RHO, kam.LARGEST_RHO])  # below, it adds nothing to γ
         _, scale = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)
         nu = kam.NuTuning(scale, settings["log_nu_bounds"].copy())

@@ -17,9 +17,10 @@ from pymc_kameleon.core.jit import jit, python_or_jit
 from pymc_kameleon.core.linalg import copy, copy_matrix, solve_lower
 from pymc_kameleon.core.moments import learn_moments
 from pymc_kameleon.core.scaling import OPTIMAL_SCALE, best_scale, gain, settle_scale, tune_scale
-from pymc_kameleon.core.schedules import Decay, decayed
+from pymc_kameleon.core.schedules import UNSET, Decay, decayed
 from pymc_kameleon.core.shape import Shape, ShapeTuning, learn_shape
 from pymc_kameleon.samplers.kameleon import rkhs
+from pymc_kameleon.samplers.kameleon.kernels import bandwidth_rule
 
 N_PAIRS = 2000
 """Pairs of points from which a median distance is estimated, to some 2 %."""
@@ -54,12 +55,13 @@ class SubsampleTuning(NamedTuple):
     whiten: bool
 
     @classmethod
-    def start(cls, scales, n_tune, m, target_accept, kernel, whiten, **options):
+    def start(cls, settings, scales, n_tune, m, target_accept, exploration, bandwidth_share):
         """Return the first Subsample, without a z, and this, for m points and a walk's target."""
-        d = scales.size
+        d, whiten, kernel = scales.size, settings["whiten"], settings["kernel"]
         first = scales if whiten else np.ones(d)
         shape, shape_tuning = ShapeTuning.start(first, n_tune, target_accept, best_scale(d))
-        subsample = allocate(Subsample, {"d": d, "m": m}, shape=shape, kernel=kernel)
+        sizes = {"d": d, "m": m}
+        subsample = allocate(Subsample, sizes, shape=shape, kernel=kernel.compiled())
         return subsample, allocate(
             cls,
             {},
@@ -67,8 +69,11 @@ class SubsampleTuning(NamedTuple):
             n_learning=n_tune - n_tune * 3 // 20,
             shape=shape_tuning,
             history=History.empty(max(2000, 8 * m), d),
+            gamma=settings["gamma"] or UNSET,
+            exploration=exploration,
+            bandwidth_rule=bandwidth_rule(kernel),
+            bandwidth_share=bandwidth_share,
             whiten=whiten,
-            **options,
         )
 
 

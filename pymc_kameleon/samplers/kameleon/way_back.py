@@ -6,20 +6,14 @@ run without such a stay looks as good as any; what tuning has seen tells.
 Symbols: as in kam.py; ū the mean of the past, in whitened coordinates.
 """
 
-from functools import cache
 from math import ceil
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.history import recent
-from pymc_kameleon.core.jit import cached_jit, specialise
 from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.findings.words import grouped
-from pymc_kameleon.samplers.kameleon.kernels import Gaussian
-from pymc_kameleon.samplers.kameleon.rkhs import kernel_covariance
-from pymc_kameleon.samplers.kameleon.subsample import Subsample
-from pymc_kameleon.step.messages import say_if_compiling
+from pymc_kameleon.samplers.kameleon.kernels import covariance_from
 
 OUTER_SHARE = 0.05
 """Share of the past that is outermost."""
@@ -50,28 +44,8 @@ def transitions_back(history, subsample, gamma, nu):
     u = np.linalg.solve(factor, points.T)
     distances = np.square(u - u.mean(axis=1, keepdims=True)).sum(axis=0)
     outer = np.argsort(-distances, kind="stable")[: ceil(OUTER_SHARE * len(points))]
-    variances, (d, m) = np.empty(len(outer)), subsample.z.shape
-    work = np.empty(d), np.empty((d, d)), np.empty((d + 1, m))
-    compiled_variances()(subsample, np.ascontiguousarray(u[:, outer].T), *work, variances)
-    return np.mean(distances[outer] / (d * gamma**2 + nu**2 * variances))
-
-
-@cache
-def compiled_variances():
-    """Return the compiled function that computes tr S(u) at points."""
-
-    def variances(subsample, points, u, covariance, v, out):
-        """Write the trace of S(u) at points u (n, d)."""
-        for i in range(points.shape[0]):
-            out[i] = 0.0
-            for k in range(u.size):
-                u[k] = points[i, k]
-            kernel_covariance(subsample.kernel, subsample.z, subsample.m[0], u, covariance, v)
-            for k in range(u.size):
-                out[i] += covariance[k, k]
-
-    subsample = allocate(Subsample, {"d": 1, "m": 1}, kernel=Gaussian().compiled())
-    arrays = np.zeros((1, 1)), np.zeros(1), np.zeros((1, 1)), np.zeros((2, 1)), np.zeros(1)
-    with say_if_compiling("what KAM looks at in the end"):
-        entry = cached_jit(variances, (kernel_covariance,))
-        return specialise(entry, subsample, *arrays)
+    seen = [
+        covariance_from(subsample.kernel, subsample.z[:, : subsample.m[0]], u[:, i]) for i in outer
+    ]
+    variances = np.trace(seen, axis1=1, axis2=2)
+    return np.mean(distances[outer] / (len(u) * gamma**2 + nu**2 * variances))

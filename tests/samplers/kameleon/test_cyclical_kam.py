@@ -23,7 +23,7 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import multiply_lower
 from pymc_kameleon.core.metropolis import accept, accept_capped, normal_step
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers.kameleon import cyclical_kam, kam, learn_modes, mode_moves, mode_search
+from pymc_kameleon.samplers.kameleon import cyclical_kam, kam, learn_modes, mode_moves
 
 # ---- targets --------------------------------------------------------------------------------
 
@@ -99,7 +99,6 @@ def learn_from_draws(step, target, only=None, n=100):
     p.clusters.means[:k] = [x.mean(axis=0) for x in modes]
     covariances = [np.atleast_2d(np.cov(x, rowvar=False)) for x in modes]
     p.clusters.factors[:k] = np.linalg.cholesky(covariances)
-    p.shares[:] = 0.3, 0.1, 0.2, 0.25, 0.15
     subsample = p.kam.subsample
     subsample.shape.factor[:] = np.linalg.cholesky(np.mean(covariances, axis=0))
     points = np.concatenate(modes if only is None else [modes[i] for i in only])
@@ -502,13 +501,10 @@ def test_the_phases_of_tuning_end_where_draws_do(steps_per_draw):
     n_draws = 7000 // steps_per_draw
     step = started(PLANE, 7000, 2, steps_per_draw, cycle_length=10)
     n_tune = n_draws * steps_per_draw
-    search = step.tuning.search
-    ends = [search.search_end, search.learning_end]
+    ends = [step.tuning.walk_end, step.tuning.learning_end]
     assert [pause * steps_per_draw for pause in step.pauses()] == ends
-    assert 0 <= mode_search.LEARNING_END * n_tune - ends[1] < steps_per_draw
-    searched = ends[0] - int(mode_search.WALK_END * n_tune) // steps_per_draw * steps_per_draw
-    assert searched % search.length == 0
-    assert search.length % steps_per_draw == 0
+    for end, share in zip(ends, (cyclical_kam.WALK_END, cyclical_kam.LEARNING_END), strict=True):
+        assert 0 <= share * n_tune - end < steps_per_draw
 
     def look(step):
         subsample = step.parameters.kam.subsample
@@ -523,12 +519,13 @@ def test_the_phases_of_tuning_end_where_draws_do(steps_per_draw):
     assert np.array_equal(seen[last][2], seen[-1][2])
 
 
-def test_tuning_in_one_draw_is_a_walk():
+@pytest.mark.parametrize("draws", [1, 2])
+def test_tuning_in_a_draw_or_two_is_a_walk(draws):
     """There is nowhere to pause."""
-    step = started(PLANE, 7000, 2, 7000)
+    step = started(PLANE, 7000, 2, 7000 // draws)
     assert list(step.pauses()) == []
-    run(step, 1, PLANE.means[0])
-    assert n_modes(step) == step.parameters.kam.subsample.m[0] == 0
+    run(step, draws, PLANE.means[0])
+    assert step.parameters.kam.subsample.m[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -576,12 +573,11 @@ def test_one_mode_stays_one(target, seed):
 
 
 @pytest.mark.slow
-def test_a_banana_is_one_mode():
-    """In about six of ten chains; the others, which saw less of it, take it for two."""
+def test_a_banana_is_a_few_modes():
+    """Each wide one does not hold the next one's middle, but jumps between them are accepted."""
     start = np.array([1.0, -2.0])
     modes = np.array([n_modes(tune(BANANA, 20_000, start, seed)) for seed in range(10)])
-    assert (modes == 1).sum() >= 3
-    assert modes.max() <= 2
+    assert modes.max() <= 4
 
 
 def test_what_is_learned():
@@ -638,31 +634,6 @@ def test_nu_is_tuned_by_the_local_moves_alone():
     ]
 
 
-def test_what_moves_are_worth_is_learned_by_hand():
-    """In the last phase, from their steps and acceptance; what follows is their shares."""
-    n, kinds = 8000, range(5)
-    step = started(pair(2), n, 4, cycle_length=10)
-
-    def look(step):
-        work = step._work
-        return int(work.move[0]), work.kam.walk.y.copy(), step.parameters.global_factor.copy()
-
-    assert (step.parameters.shares == 0.2).all()
-    positions, stats, seen = run(step, n, np.full(2, 0.1), look)
-    tried, worth = np.zeros(5), np.zeros(5)
-    for t in range(step.tuning.search.learning_end, n):
-        move, y, factor = seen[t]
-        if move in kinds:
-            tried[move] += 1
-            step_sizes = np.linalg.solve(np.tril(factor), y - positions[t - 1])
-            worth[move] += stats["accept_prob"][t] * step_sizes @ step_sizes
-    assert tried.min() > 10
-    np.testing.assert_array_equal(step.tuning.tried, tried)
-    np.testing.assert_allclose(step.tuning.worth, worth, rtol=1e-6)
-    means = (worth + 5 * worth.sum() / tried.sum()) / (tried + 5)
-    np.testing.assert_allclose(step.parameters.shares, 0.04 + 0.8 * means / means.sum())
-
-
 def test_clusters_are_learned_by_hand():
     """As each is visited: the recursion of adaptive Metropolis with a memory of its own."""
     n = 6000
@@ -677,12 +648,12 @@ def test_clusters_are_learned_by_hand():
             factors @ factors.transpose(0, 2, 1),
             (
                 p.clusters.log_weights[:k].copy(),
-                step.tuning.search.visits[:k].copy(),
+                step.tuning.visits[:k].copy(),
             ),
         )
 
     positions, _, seen = run(step, n, np.full(2, 0.1), look)
-    first, last = step.tuning.search.search_end, step.tuning.search.learning_end
+    first, last = step.tuning.walk_end, step.tuning.learning_end
     means, covariances, (log_weights, visits) = seen[first]
     assert len(means) == 2
     visited = set()
@@ -770,8 +741,8 @@ def learned_from(archives, bad=None):
 
 
 def fill(step, points, target):
-    rows = np.c_[points, [target.log_density(x) for x in points], np.zeros(len(points))]
-    history = step.tuning.search.history
+    rows = np.c_[points, [target.log_density(x) for x in points]]
+    history = step.tuning.history
     history.points[: len(rows)], history.counts[0] = rows, len(rows)
 
 
@@ -783,7 +754,7 @@ def test_all_chains_get_the_same_and_stay_where_they_are():
     chains = learned_from([left, far, right], bad=1)
     for step in chains[1:]:
         assert_equal(step.parameters, chains[0].parameters)
-        np.testing.assert_array_equal(step.tuning.search.visits, chains[0].tuning.search.visits)
+        np.testing.assert_array_equal(step.tuning.visits, chains[0].tuning.visits)
         assert step.tuning.s[0] == chains[0].tuning.s[0] > 0
     np.testing.assert_array_equal(chains[1].state.x, 1e4)
     without = learned_from([left, right])
@@ -805,12 +776,12 @@ def test_what_the_chains_learned_of_the_clusters_is_pooled():
         [rng.standard_normal((n, 2)) + np.array([16 * k, n / 50]) for k in (0, 1)] for n in (20, 60)
     ]
     for step, own in zip(chains, sets, strict=True):
-        clusters, search = step.parameters.clusters, step.tuning.search
+        clusters, tuning = step.parameters.clusters, step.tuning
         order = np.argsort(clusters.means[:2, 0])
         for k, points in zip(order, own, strict=True):
             clusters.means[k] = points.mean(axis=0)
             clusters.factors[k] = np.linalg.cholesky(np.cov(points.T, bias=True))
-            search.visits[k] = len(points)
+            tuning.visits[k] = len(points)
         fill(step, np.concatenate(own), pair(2))
     pk.CyclicalKAM.learn(chains)
     clusters = chains[1].parameters.clusters
@@ -852,8 +823,8 @@ def test_a_narrow_mode_is_found_from_a_wide_one():
         pytest.param("far lower", marks=pytest.mark.slow),
     ],
 )
-def test_the_search_comes_home(far):
-    """From where there is nothing, the chain returns to its mode."""
+def test_a_search_that_finds_nothing(far):
+    """A chain stays in its mode where there is nothing else."""
 
     def log_density(x):
         r2 = x @ x
@@ -931,19 +902,11 @@ def fragile():
     return pk.CyclicalKAM(model=black_box(Counting(log_density)), steps_per_draw=10), raises
 
 
-@pytest.mark.parametrize(
-    "points",
-    [
-        1e160 * np.arange(12.0).reshape(6, 2),
-        np.array([[i, j] for i in (0, 90, 180) for j in (0, 1)]),
-    ],
-    ids=["no finite width", "no mode"],
-)
-def test_points_that_teach_nothing_leave_a_walk(points, fragile):
+def test_points_of_no_finite_width_leave_a_walk(fragile):
     step, _ = fragile
     step.setup_chain(np.random.default_rng(1), 200, 1)
-    history = step.tuning.search.history
-    history.points[:6, :2], history.points[:6, 2:] = points, 0.0
+    history = step.tuning.history
+    history.points[:6, :2] = 1e160 * np.arange(12.0).reshape(6, 2)
     history.counts[0] = 6
     step.learn([step])
     assert step.parameters.kam.subsample.m[0] == step.parameters.clusters.n[0] == 0

@@ -100,27 +100,6 @@ def test_a_second_environment_finds_what_the_first_one_compiled_where_numba_is_t
         assert python(LOAD, **environment) == [str(imported), *counts]
 
 
-@pytest.mark.slow
-def test_of_processes_that_need_the_same_one_compiles(tmp_path):
-    """They begin at the same time, as forks."""
-    environment = {
-        "NUMBA_CACHE_DIR": str(tmp_path),
-        "PYTENSOR_FLAGS": "linker=py,cxx=",
-        "PYTHONPATH": str(PACKAGE.parent),
-    }
-    forks = "import os, pymc_kameleon\nchild = os.fork()\n"
-    waits = "if child:\n    os.waitpid(child, 0)\n"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", forks + LOAD + waits],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    counts = [json.loads(line)[1:] for line in done.stdout.splitlines()]
-    assert sorted(counts) == [[0, 1], [1, 0]]
-
-
 DRAW = """
 import json
 import numpy as np

@@ -62,7 +62,7 @@ def test_the_source_was_found():
 
 def test_core_knows_numpy_and_numba_only():
     """And what its cache on disk is locked with."""
-    allowed = {"numpy", "numba", "filelock"} | sys.stdlib_module_names
+    allowed = {"numpy", "numba"} | sys.stdlib_module_names
     for name, found in imported_by("pymc_kameleon.core"):
         for module in found:
             assert module.startswith("pymc_kameleon.core.") or top(module) in allowed, name

@@ -32,14 +32,7 @@ def python(script, **environment):
 
 # ---- the cache on disk ----------------------------------------------------------------------
 
-ALONE = """
-import os
-if hasattr(os, "sched_setaffinity"):  # with one processor no child compiles
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-"""
-
-LOAD = f"""
-{ALONE}
+LOAD = """
 import json
 import pymc as pm
 import pymc_kameleon as pk
@@ -47,10 +40,10 @@ from pymc_kameleon.core.chain import compile_draws
 
 with pm.Model():
     pm.Normal("x")
-    pk.baselines.RWM(compile_kwargs={{"mode": "FAST_COMPILE"}})
+    pk.baselines.RWM(compile_kwargs={"mode": "FAST_COMPILE"})
 stats = compile_draws((pk.baselines.RWM.algorithm,)).stats
 counts = [pk.__file__, sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]
-print(json.dumps(counts) + "\\n", end="")  # one write: forks share the pipe
+print(json.dumps(counts))
 """
 
 
@@ -190,7 +183,6 @@ counts = [sum(stats.cache_hits.values()), sum(stats.cache_misses.values())]
 def compiled_theirs(*steps):
     """Return the script that prints, for samplers that differ in a constant, hits and misses."""
     return f"""
-{ALONE}
 import json
 found = []
 for step in {steps}:

@@ -13,7 +13,6 @@ from pytensor.tensor import TensorType, as_tensor_variable
 from pymc_kameleon.model.failures import OnFailure, Rejected, watched
 from pymc_kameleon.model.gathering import gathering
 from pymc_kameleon.model.python_calls import WrongReturn
-from pymc_kameleon.model.remote import Performed
 
 
 def black_box(
@@ -31,13 +30,12 @@ def black_box(
 
     Parameters
     ----------
-    function : callable or pytensor.graph.Op
+    function : callable
         Takes arrays, and returns an array, a list, or a number, of real numbers. It must not keep
-        anything from call to call. An Op that PyTensor or numba compiles counts as cheap; if it
-        takes long, this says so.
+        anything from call to call.
     ndim : int or tuple of int, default 1
         Number of dimensions of what it returns: 1 for an array of shape (n,), 0 for a number. A
-        tuple if it returns several arrays, as ``ndim=(1, 2)``. An Op declares its own.
+        tuple if it returns several arrays, as ``ndim=(1, 2)``.
     batched : bool, default False
         Whether it computes many evaluations in one call: its arrays then have one more axis, the
         first one, with a row for each evaluation, which must not depend on others.
@@ -63,7 +61,7 @@ def black_box(
     Raises
     ------
     TypeError
-        If `function` is neither, or `ndim` is not what it has to be.
+        If `function` is none, or `ndim` is not what it has to be.
     ValueError
         For another impossible option.
 
@@ -83,16 +81,12 @@ def black_box(
         options = {"on_error": on_error, "timeout": timeout, "check_repeatable": check_repeatable}
         return partial(black_box, ndim=ndim, batched=batched, **options)
     on_failure = OnFailure.checked(on_error, timeout, check_repeatable)
-    if isinstance(function, Function | Expensive):
+    if isinstance(function, Function):
         raise TypeError(f"`{function}` is a black box already: give it its options there.")
-    if isinstance(function, Op):
-        if ndim != 1 or batched:
-            raise TypeError("black_box takes ndim and batched of a function; an Op has its own.")
-        return Expensive(function, on_failure)
-    if not callable(function):
+    if isinstance(function, Op) or not callable(function):
         raise TypeError(
-            f"black_box takes a function, or an Op of PyTensor, not {function!r}. With options it "
-            "is a decorator: @pk.black_box(ndim=0)."
+            f"black_box takes a function, not {function!r}. With options it is a decorator: "
+            "@pk.black_box(ndim=0). Of an Op it takes what pytensor.function compiles."
         )
     try:
         hash(function)  # PyTensor compares Ops by it; what holds an array may have none
@@ -292,45 +286,3 @@ class Batched(Function):
         stacked = map(np.stack, zip(*evaluations, strict=True))
         found = self._checked(self.on_failure.call(self.function, *stacked), (n,))
         return [[np.array(value[i]) for value in found] for i in range(n)]
-
-
-class Expensive(Op):
-    """An Op that compiles, in whose place Python calls it."""
-
-    __props__ = ("op", "on_failure")
-    minds_turns = True
-
-    def __init__(self, op, on_failure):
-        self.op, self.on_failure, self.shapes, self._of_types = op, on_failure, {}, {}
-        self.__name__ = getattr(op, "name", None) or str(op)
-        self.destroy_map, self.view_map = op.destroy_map, op.view_map
-
-    def __str__(self):
-        return self.__name__
-
-    def make_node(self, *inputs):
-        """Build the node that the other Op would."""
-        node = self.op.make_node(*inputs)
-        return Apply(self, node.inputs, [out.type() for out in node.outputs])
-
-    def perform(self, node, inputs, outputs):
-        """Compute what the other Op does."""
-        types = tuple([x.type for x in node.inputs])
-        if types not in self._of_types:
-            self._of_types[types] = _ExpensiveCall(self.op, types, self.on_failure)
-        _put(outputs, self, inputs, partial(_called, self._of_types[types], inputs))
-
-    def pullback(self, inputs, outputs, cotangents):
-        """Return the gradient of the other Op."""
-        return self.op.pullback(inputs, outputs, cotangents)
-
-
-class _ExpensiveCall:
-    """Calls of an Expensive Op by inputs of certain types."""
-
-    def __init__(self, op, types, on_failure):
-        self._call, self.seconds = partial(on_failure.call, Performed(op, types)), np.inf
-
-    def compute(self, inputs):
-        """Return what the Op computes."""
-        return self._call(*inputs)

@@ -26,7 +26,7 @@ from pytensor.tensor.basic import Split
 from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, address_array, function_address
 from pymc_kameleon.findings.finding import say
-from pymc_kameleon.model.black_box import Batched, Expensive, Function
+from pymc_kameleon.model.black_box import Batched, Function
 from pymc_kameleon.model.black_box_calls import (
     Noted,
     Recalled,
@@ -328,8 +328,7 @@ class ModelLogp(ModelFunctions):
 
     @cached_property
     def _on_failure(self):
-        boxes = [op for op in self.users_ops if isinstance(op, Function | Expensive)]
-        return [op.on_failure for op in boxes]
+        return [op.on_failure for op in self.users_ops if isinstance(op, Function)]
 
     @property
     def looks_again(self):

@@ -204,24 +204,3 @@ def within(seconds, function, *arguments):
 
 def _ring(number, frame):
     raise TooLong
-
-
-class Performed:
-    """An Op of a user as a function of arrays; one call at a time, as it may keep things."""
-
-    def __init__(self, op, types):
-        self.op, self.types, self.turns = op, types, threading.Lock()
-        self.node = op.make_node(*[each() for each in types])
-
-    def __call__(self, *inputs):
-        """Return its outputs."""
-        storage = [[None] for _ in self.node.outputs]
-        with self.turns:
-            self.op.perform(self.node, [*inputs], storage)
-        return [value for (value,) in storage]
-
-    def __getstate__(self):
-        return self.op, self.types
-
-    def __setstate__(self, state):
-        self.__init__(*state)

@@ -400,7 +400,7 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
         _log.info(workers.why_not_together)
     say_what_at_once_is_for(job)
     if workers.evaluators is not None:
-        say_what_more_workers_do(job, len(chains), workers)
+        say_what_more_workers_do(job, len(chains))
     left = evaluations_left(prepared, computed)
     if left is not None:
         left = left if max_evaluations is None else max_evaluations

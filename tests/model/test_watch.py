@@ -132,14 +132,6 @@ def test_starts_that_fail_say_why():
         run(fails, on_error="reject", initvals={"x": [0.0, 0.0]})
 
 
-@pytest.mark.slow
-def test_gradients_of_rejected_points_are_none():
-    _, model = guarded_box(fails_right, on_error="reject")
-    dt = sample(pk.baselines.MALA(model=model))
-    assert dt["posterior"].attrs["rejected_errors"] > 0
-    assert float(dt["posterior"]["x"][..., 0].max()) <= 0.5
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

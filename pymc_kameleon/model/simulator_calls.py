@@ -18,7 +18,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from pymc_kameleon.model.black_box_calls import is_black_box
-from pymc_kameleon.model.black_boxes import boxes_of_user, code_of, has_numba_version, name_of
+from pymc_kameleon.model.black_boxes import boxes_of_user, has_numba_version, name_of
 from pymc_kameleon.model.layout import elements
 
 UNNAMED = "input "
@@ -107,8 +107,6 @@ class Box(NamedTuple):
     inputs: tuple  # p names: of variables and coordinates where they are one, or "input 3"
     takes_coordinates: bool  # whether its inputs are coordinates of z, instead of its own
     ingredients: tuple  # what its constants are made of: bytes, and shared variables
-    code: str  # fingerprint of what it computes by, "" if there is none
-    no_code: str  # why
 
     @property
     def n_named(self):
@@ -264,8 +262,7 @@ class Call(NamedTuple):
         else:
             names = start.names(self)
         sizes = self.p(start), self.q(start)
-        takes_coordinates, made_of = bool(self.coordinates), tuple(made_of)
-        return Box(self.name, *sizes, tuple(names), takes_coordinates, made_of, *code_of(self.op))
+        return Box(self.name, *sizes, tuple(names), bool(self.coordinates), tuple(made_of))
 
     def alone(self, row, start):
         """Return a vector of its p inputs in a row, and its outputs there, raveled."""

@@ -132,8 +132,6 @@ class _OfBox(NamedTuple):
             "outputs": int(box.q),
             "takes_coordinates": box.takes_coordinates,
             "constants": box.digest,
-            "code": box.code,
-            "no_code": box.no_code,
             "variant": int(choices.variant[b]),
             "scores": choices.scores[b].tolist(),
             "hyper": np.nan_to_num(choices.hyper[b], nan=-1).astype(int).tolist(),
@@ -271,13 +269,6 @@ def _calls_of(box, label, known):
             )
     if found and not exact:
         _log.info("`%s` had other constants, or data, in what is reused of it.", box.name)
-    codes = {calls.described["code"] for calls in found}
-    if box.no_code and found:
-        _log.info(
-            "Whether the code of `%s` has changed cannot be told, as %s", box.name, box.no_code
-        )
-    elif codes - {box.code}:
-        _log.info("The code of `%s` has changed since, or what it refers to.", box.name)
     return found
 
 

@@ -30,9 +30,6 @@ from pymc_kameleon.model.remote import (
     TooLong,
 )
 
-NO_FILE = "<dynamic-code>"
-"""What cloudpickle calls the file of a function that travels by value."""
-
 MOST_DEATHS = 3
 """Workers that may die of a call that was made alone, or in a row of draws of a chain."""
 
@@ -152,7 +149,8 @@ class Evaluators:
             )
         if kind == RAISED:
             error, *seen = found
-            error.__cause__ = _traceback(function, *seen) if seen else error.__cause__
+            if seen:
+                error.__cause__ = WorkerTraceback(*seen)
             raise error
         return found[0]
 
@@ -241,13 +239,6 @@ class Evaluators:
             parcel = _by_value()[-1], pickled, remote.uses_jax_doubles()
             self._parcels[function] = sha256(pickled).digest(), parcel
         return self._parcels[function]
-
-
-def _traceback(function, text, lines):
-    """Return a WorkerTraceback with the name of the file that cloudpickle has left out."""
-    home = getattr(getattr(function, "__code__", None), "co_filename", NO_FILE)
-    lines = [(home if file == NO_FILE else file, *line) for file, *line in lines]
-    return WorkerTraceback(text.replace(NO_FILE, home), lines)
 
 
 _packing = threading.Lock()

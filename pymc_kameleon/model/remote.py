@@ -157,16 +157,15 @@ def _can_travel(value):
 
 
 def sendable(error):
-    """Return an exception, its traceback as text, and the lines, as neither travels with it."""
+    """Return an exception, and its traceback as text, as that does not travel with it."""
     text = "".join(traceback.format_exception(error))
-    lines = [(f.filename, f.lineno, f.name) for f in traceback.extract_tb(error.__traceback__)]
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # of its own kind, with arguments that do not travel
         notes = getattr(error, "__notes__", [])
         error = RuntimeError(f"{type(error).__name__}: {error}")
         error.__notes__ = notes
-    return error, text, lines
+    return error, text
 
 
 def within(seconds, function, *arguments):

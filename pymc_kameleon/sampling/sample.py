@@ -190,9 +190,9 @@ def sample(
     ------
     ValueError
         For variables that no step moves, steps of other packages, impossible options, `reuse` of
-        another function or log-density, a result as `initvals` that lacks variables or has other
-        labels, if no start has a finite log-density, if `max_evaluations` are too few for chains to
-        begin, or if the `store` exists.
+        another function or log-density, a result as `initvals` that lacks variables, if no start
+        has a finite log-density, if `max_evaluations` are too few for chains to begin, or if the
+        `store` exists.
     SamplingError
         If a chain cannot start where `initvals` says, as its log-density is not finite there.
     KeyboardInterrupt

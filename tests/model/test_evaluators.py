@@ -163,8 +163,7 @@ def test_exceptions_name_the_line_of_the_user():
     assert "in breaks" in str(info.value.__cause__)
     with Bare(1) as worker, pytest.raises(ZeroDivisionError) as info:
         called(worker, lambda x: breaks_by_value(x), 1)
-    assert info.value.__cause__.lines[-1][0] == __file__
-    assert __file__ in str(info.value.__cause__)
+    assert "in breaks_by_value" in str(info.value.__cause__)
     with ProcessPoolExecutor(1, FORK) as pool, pytest.raises(RuntimeError, match="Stubborn"):
         called(pool, faults.RaisesStubborn((-1, 1)), np.zeros(2))
 

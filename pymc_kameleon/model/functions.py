@@ -49,7 +49,7 @@ from pymc_kameleon.model.entry_points import (
 )
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.python_calls import advice
-from pymc_kameleon.model.watch import DEFAULT_RULE, Watch, Watched
+from pymc_kameleon.model.watch import Watch, Watched
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -276,6 +276,7 @@ class ModelLogp(ModelFunctions):
     """
 
     what, kind_of_box, n_trials = "The model's log-density", Noted, 0
+    rejects_errors = False  # of any kind, beside what black boxes say of theirs
 
     def __init__(self, model, own, initial_point, compile_kwargs, region, derivatives=0):
         logp = model.logp()
@@ -305,7 +306,7 @@ class ModelLogp(ModelFunctions):
     def _begin(self, model, own, initial_point, logp, region, gradient_size):
         value_vars = [*own, *(var for var in model.value_vars if var not in own)]
         super().__init__(value_vars, initial_point, [logp])
-        self.region, self.rng, self.rule, self.functions = region, None, DEFAULT_RULE, []
+        self.region, self.rng, self.functions = region, None, []
         self._allocate(gradient_size)
         self.begin_watch()
 

@@ -18,7 +18,6 @@ from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.simulator_calls import NotEmulated
 from pymc_kameleon.model.simulator_logp import INPUTS, PULLBACK, SimulatorLogp
 from pymc_kameleon.model.simulators import cut_of
-from pymc_kameleon.model.watch import Rule
 
 # ---- black boxes --------------------------------------------------------------------------------
 
@@ -516,7 +515,7 @@ def failing():
 @pytest.mark.slow
 def test_what_is_rejected_has_no_outputs():
     logp = failing().copy()
-    logp.rule = Rule(rejects_errors=True)
+    logp.rejects_errors = True
     assert np.isfinite(logp(np.zeros(2)))
     assert logp.gradient.tolist() == [0.0, 0.0, 1.0]
     assert logp(np.array([2.0, 0.0])) == -np.inf

@@ -114,17 +114,6 @@ class SimulatorLogp(ModelLogp):
             if depends and is_linear:
                 raise NotEmulated(returns_loglikelihood(box.name))
 
-    def n_varying(self, b, initial_point):
-        """Return how many inputs of a box vary if the step's variables do, around a point."""
-        rng = np.random.default_rng(0)
-        start = np.concatenate([np.ravel(initial_point[var.name]) for var in self.value_vars])
-        is_own = np.arange(start.size) < self.region.shape[1]
-        points = start + rng.uniform(-1, 1, (2, start.size)) * is_own
-        x = self.inputs_at(points, np.ones((2, self.simulators.q)))
-        of_box = self.simulators.applications[self.simulators.applications[:, 0] == b]
-        places = of_box[:, 1, None] + np.arange(self.simulators.sizes[b, 0])
-        return np.count_nonzero((x[0] != x[1])[places].any(axis=0))
-
     def _places(self, b):
         """Return which outputs are those of a box."""
         q = self.simulators.sizes[b, 1]

@@ -1,9 +1,8 @@
 """``pk.black_box``: a function that models call, and PyTensor knows nothing of: a simulator."""
 
 import sys
-from contextlib import suppress
 from functools import partial, update_wrapper
-from inspect import Parameter, signature
+from inspect import signature
 from time import perf_counter
 
 import numpy as np
@@ -145,7 +144,7 @@ class Function(Op):
     def _by_position(self, inputs, named):
         """Return all that the function is called with in its order."""
         try:
-            bound = _signature(self.function).bind(*inputs, **named)
+            bound = signature(self.function).bind(*inputs, **named)
         except TypeError as error:
             raise TypeError(f"`{self}` {error}.") from None
         except ValueError:  # a function in C may not say what it takes
@@ -248,15 +247,6 @@ def _called(box, inputs):
     found = box.compute(inputs) if turns is None else turns.call(box, inputs)
     box.seconds = min(box.seconds, perf_counter() - begun)
     return found
-
-
-def _signature(function):
-    """Return what a function takes: the outermost of decorators, unless that takes any names."""
-    with suppress(ValueError):
-        own = signature(function, follow_wrapped=False)
-        if all(each.kind != Parameter.VAR_KEYWORD for each in own.parameters.values()):
-            return own
-    return signature(function)
 
 
 class Batched(Function):

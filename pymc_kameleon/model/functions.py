@@ -109,9 +109,6 @@ LOGP_ENTRIES = logp_entry, logp_and_vector_entry
 _known = WeakKeyDictionary()
 """What was compiled for each model, as (what it depends on, results, compiled functions)."""
 
-MOST_COMPILED = 32
-"""Compiled functions that are kept of each model; the oldest are forgotten first."""
-
 _said_of = WeakKeyDictionary()
 """The Ops of each model that are known to run through Python, by their names."""
 
@@ -201,7 +198,6 @@ class ModelFunctions:
         self.functions = [self._compile(model, *graph, compile_kwargs) for graph in make_graphs()]
         _say_what_is_python(model, self.functions)
         known.append((depends_on, self.results, self.functions))
-        del known[:-MOST_COMPILED]
 
     def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
         """Compile a function, with numba if that is possible."""

@@ -5,7 +5,6 @@ from its beginning, by known values. `guide` is what other chains need of where 
 `rounds` what it has done.
 """
 
-
 import numpy as np
 
 from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode

@@ -117,16 +117,6 @@ def test_names_are_not_lost_where_nobody_knows_them():
         pk.black_box(max, ndim=0)(pt.dvector(), nonsense=1.0)
 
 
-def test_a_decorated_function_is_called_as_its_decorator_says():
-    np.testing.assert_array_equal(
-        pk.black_box(with_rate(growth.function))(capacity=4.0).eval(),
-        growth.function(0.5, 4.0),
-    )
-    anyhow = np.errstate(over="ignore")(growth.function)  # a wrapper of any arguments
-    out = pk.black_box(anyhow)(capacity=4.0, rate=0.5)
-    np.testing.assert_array_equal(out.eval(), growth.function(0.5, 4.0))
-
-
 def test_what_is_masked_is_nan():
     masked = np.ma.masked_array([1, 2, 3], [0, 1, 0])
     np.testing.assert_array_equal(value_of(pk.black_box(lambda: masked)), [1, np.nan, 3])

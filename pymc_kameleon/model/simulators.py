@@ -146,10 +146,10 @@ def _table(calls, start):
             key = call.key(row, start)
             b = numbers.setdefault(key, len(boxes))
             if b == len(boxes):
-                boxes.append(call.box(row, start))
+                boxes.append(call.box(start))
                 alone.append(call.alone(row, start))
             elif row == 0:
-                boxes[b] = max(boxes[b], call.box(row, start), key=lambda box: box.n_named)
+                boxes[b] = max(boxes[b], call.box(start), key=lambda box: box.n_named)
             box = boxes[b]
             applications.append([b, *at, call.level])
             at = [at[0] + box.p, at[1] + box.q]

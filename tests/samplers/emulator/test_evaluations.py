@@ -209,21 +209,6 @@ def test_another_name_and_step_are_refused(run, step):
         sample(pk.GAM(model=step.model), reuse=run[0])
 
 
-def test_other_constants_are_told(run, step, caplog, monkeypatch):
-    caplog.set_level(logging.INFO, "pymc_kameleon")
-    changed = run[0].copy(deep=True)
-    boxes = changed["evaluations"].attrs["boxes"]
-    [calls] = calls_in(run[0]["evaluations"].to_dataset())
-    constants = calls.described["constants"]
-    assert len(constants) == 64
-    reuse.reused_by(step, [changed["evaluations"].to_dataset()])
-    assert not any("other constants" in text for text in messages(caplog))
-    boxes = boxes.replace(constants, "1" * 64)
-    changed["evaluations"].attrs["boxes"] = boxes
-    reuse.reused_by(step, [changed["evaluations"].to_dataset()])
-    assert any("`decay` had other constants" in text for text in messages(caplog))
-
-
 def test_chosen_calls(run, monkeypatch):
     monkeypatch.setattr(reuse, "MOST_REUSED", 30)
     [calls] = calls_in(run[0]["evaluations"].to_dataset())

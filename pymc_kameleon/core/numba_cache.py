@@ -43,7 +43,10 @@ class WholeCache(FunctionCache):
 
     def save_overload(self, signature, data):
         """Keep code on disk, if that can be written to."""
-        _save_if_possible(super().save_overload, signature, data)
+        try:
+            super().save_overload(signature, data)
+        except OSError as error:
+            _say_once(f"Compiled code cannot be kept ({error}), so each process compiles it again.")
 
 
 class SharedPlace(_CacheLocator):
@@ -116,14 +119,7 @@ class CacheFile(IndexDataCacheFile):
         return data if found == key else None
 
 
-def _save_if_possible(save, *arguments):
-    try:
-        save(*arguments)
-    except OSError as error:
-        _say_once(f"Compiled code cannot be kept ({error}), so each process compiles it again.")
-
-
-class Cache(FunctionCache):
+class Cache(WholeCache):
     """Numba's cache on disk, for entry points that `identity` tells from others of the same name.
 
     Numba itself looks only at the file of the entry point, so an edit in another file would go
@@ -141,10 +137,6 @@ class Cache(FunctionCache):
 
     def _index_key(self, signature, codegen):
         return signature, _fields(signature), codegen.magic_tuple(), self._identity
-
-    def save_overload(self, signature, data):
-        """Keep code on disk, if that can be written to."""
-        _save_if_possible(super().save_overload, signature, data)
 
 
 def _fields(kinds):

@@ -113,6 +113,7 @@ class Function(Op):
 
     def __init__(self, function, ndim, on_failure):
         self.function, self.ndim, self.on_failure = function, ndim, on_failure
+        self.ndims = ndim if isinstance(ndim, tuple) else (ndim,)  # of all that it returns
         self.shapes = {}  # of what it has returned, by those of inputs
         self.seconds = np.inf  # of the fastest call
         self.__name__ = type(function).__name__  # of a partial, which has none
@@ -122,11 +123,6 @@ class Function(Op):
         return self.__name__
 
     __repr__ = __str__
-
-    @property
-    def ndims(self):
-        """Numbers of dimensions of all that it returns, a tuple."""
-        return self.ndim if isinstance(self.ndim, tuple) else (self.ndim,)
 
     def __reduce__(self):
         """Travel by name, or else with the function: so from a script, or a notebook."""

@@ -44,6 +44,7 @@ from pymc_kameleon.model.entry_points import (
     in_numba,
     logp_and_vector_entry,
     logp_entry,
+    python_function,
     python_ops,
     vector_entry,
 )
@@ -451,21 +452,10 @@ class ModelOutputs(ModelFunctions):
         results = with_black_boxes(Recalled, results, point)
         boxes = [node for node in apply_ancestors(results) if isinstance(node.op, Recalled)]
         self.recalls = bool(boxes)
-
-        def computed(graphs):
-            function = model.compile_fn(
-                graphs,
-                inputs=model.value_vars,
-                point_fn=True,
-                mode=Mode("py", "fast_compile"),
-                on_unused_input="ignore",
-            )
-            return function(initial_point)
-
         start = np.concatenate([np.ravel(initial_point[var.name]) for var in model.value_vars])
         with taking_notes(start.astype(np.float64), known) as notes:
             try:
-                shapes = computed([result.shape for result in results])
+                shapes = python_function(model, [r.shape for r in results])(initial_point)
             except Exception as error:
                 error.add_note(
                     f"At the model's initial point, {initial_point}, where the shapes of what is "
@@ -474,8 +464,9 @@ class ModelOutputs(ModelFunctions):
                 )
                 raise
             if known:
+                outputs = [out for box in boxes for out in box.outputs]
                 with suppress(Exception):  # of a start that is no good
-                    computed([out for box in boxes for out in box.outputs])
+                    python_function(model, outputs)(initial_point)
         self.own_calls = {
             str(missing): [
                 name

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.compile import Mode
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph import Constant, FunctionGraph
 from pytensor.graph.replace import clone_replace
@@ -26,7 +25,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from pymc_kameleon.model.black_boxes import black_boxes
-from pymc_kameleon.model.entry_points import black_box_ops_silent
+from pymc_kameleon.model.entry_points import python_function
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.python_calls import WrongReturn
@@ -161,35 +160,25 @@ def _table(calls, start):
 
 
 class _Start:
-    """Values of calls at the initial point or near it, after `n_trials` calls of black boxes."""
+    """Shapes and inputs of calls near the initial point, after `n_trials` calls of black boxes."""
 
     def __init__(self, model, calls, point):
         self.point, self._model, self.n_trials = point, model, 0
         outputs = [var for call in calls for var in (*call.node.inputs, *call.outputs)]
         found = self._values(outputs, calls)
-        self.values = {var: np.asarray(v) for var, v in zip(outputs, found, strict=True)}
+        self._shapes = {var: np.shape(value) for var, value in zip(outputs, found, strict=True)}
         # Inputs that depend on no other black box, and what has a name, are known anywhere.
         self._first = [var for call in calls if not call.level for var in call.inputs]
         named = [var for var in model.unobserved_value_vars if _has_value(var)]
         named.sort(key=lambda var: var in model.value_vars)  # natural scales go first
         self._named = {var.name: var for var in named}
-        self._inputs = self._function([*self._first, *self._named.values()])
+        self._inputs = python_function(model, [*self._first, *self._named.values()])
         rng = np.random.default_rng(0)  # a model is cut in the same way each time
         self._looks = [self._near(rng, 0.1) for _ in range(2)]
         self._seen = [self._inputs(look) for look in self._looks]
 
-    def _function(self, outputs):
-        with self._model, black_box_ops_silent():
-            return self._model.compile_fn(
-                outputs,
-                inputs=self._model.value_vars,
-                point_fn=True,
-                mode=Mode("py", "fast_compile"),
-                on_unused_input="ignore",
-            )
-
     def _values(self, outputs, calls):
-        compute, rng, errors = self._function(outputs), np.random.default_rng(0), []
+        compute, rng, errors = python_function(self._model, outputs), np.random.default_rng(0), []
         for self.n_trials in range(1, MOST_TRIALS + 1):
             try:
                 return compute(self._near(rng, AROUND) if errors else self.point)
@@ -215,7 +204,7 @@ class _Start:
 
     def shape(self, var):
         """Return the shape of an input or output."""
-        return self.values[var].shape
+        return self._shapes[var]
 
     def _of(self, call, seen):
         """Return a call's inputs (p,) among those that were seen."""

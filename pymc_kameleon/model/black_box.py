@@ -168,9 +168,22 @@ class Function(Op):
             ) from None
 
     def perform(self, node, inputs, outputs):
-        """Call the function."""
+        """Call the function; where it rejects, the outputs are NaN, if their shapes are known."""
         own = [x if x.flags.writeable else x.copy() for x in inputs]  # constants are not
-        _put(outputs, self, inputs, partial(_called, self, own))
+        key = tuple([x.shape for x in inputs])
+        turns, begun = gathering.get(), perf_counter()
+        try:
+            found = self.compute(own) if turns is None else turns.call(self, own)
+            self.seconds = min(self.seconds, perf_counter() - begun)
+            self.shapes[key] = [value.shape for value in found]
+        except Rejected as error:
+            if watched.get():
+                raise
+            if key not in self.shapes:
+                raise error.__cause__ or error from None
+            found = [np.full(shape, np.nan) for shape in self.shapes[key]]
+        for place, value in zip(outputs, found, strict=True):
+            place[0] = value
 
     def pullback(self, inputs, outputs, cotangents):
         """Say that there is no gradient."""
@@ -219,30 +232,6 @@ class Function(Op):
                 f"shape ({shape}{',' * (len(rows) + ndim == 1)}){advice}."
             )
         return array.astype(np.float64, copy=False)
-
-
-def _put(outputs, box, inputs, compute):
-    """Put what a black box computes into places; NaN where it rejects, if its shape is known."""
-    key = tuple([np.shape(value) for value in inputs])
-    try:
-        found = compute()
-        if key not in box.shapes:
-            box.shapes[key] = [np.shape(value) for value in found]
-    except Rejected as error:
-        if watched.get():
-            raise
-        if key not in box.shapes:
-            raise error.__cause__ or error from None
-        found = [np.full(shape, np.nan) for shape in box.shapes[key]]
-    for place, value in zip(outputs, found, strict=True):
-        place[0] = value
-
-
-def _called(box, inputs):
-    turns, begun = gathering.get(), perf_counter()
-    found = box.compute(inputs) if turns is None else turns.call(box, inputs)
-    box.seconds = min(box.seconds, perf_counter() - begun)
-    return found
 
 
 class Batched(Function):

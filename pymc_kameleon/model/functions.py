@@ -104,9 +104,6 @@ class Said:
         return Said, (self.names,)
 
 
-LOGP_ENTRIES = logp_entry, logp_and_vector_entry
-"""Of what is seen at each evaluation if it calls Python."""
-
 _known = WeakKeyDictionary()
 """What was compiled for each model, as (what it depends on, results, compiled functions)."""
 
@@ -309,8 +306,8 @@ class ModelLogp(ModelFunctions):
 
     def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
         compiled = super()._compile(model, inputs, outputs, entry_for, compile_kwargs)
-        is_watched = compiled.holds_gil and entry_for in LOGP_ENTRIES
-        return Watched(compiled) if is_watched else compiled
+        is_density = entry_for in (logp_entry, logp_and_vector_entry)
+        return Watched(compiled) if is_density and compiled.holds_gil else compiled
 
     def _allocate(self, gradient_size):
         self.point = self.evaluated_at = np.zeros(_size(self.shapes))

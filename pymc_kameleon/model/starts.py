@@ -1,6 +1,5 @@
 """Where chains start: ``pk.initvals``, dispersed points, and what is not finite at a start."""
 
-import warnings
 from contextlib import suppress
 
 import numpy as np
@@ -146,8 +145,7 @@ def finite_point(draw, logp, rng, how, model, failures=()):
 
 def terms_that_are_not_finite(model, point):
     """Return name -> log-density of the variables whose own is not finite at a point."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
+    with black_box_ops_silent():
         terms = {name: float(logp) for name, logp in model.point_logps(point).items()}
     return {name: logp for name, logp in terms.items() if not np.isfinite(logp)}
 

@@ -1,30 +1,22 @@
 """All that we take from inside PyMC, and PyMC's log as we use it.
 
-PyMC may move or change these parts in any minor version.
+PyMC may move or change these parts in any minor version. A part that only a feature needs may be
+missing, which is told where the feature is used.
 """
 
 import logging
+from importlib import import_module
 from importlib.metadata import version
 
 from rich.progress import ProgressColumn
 from rich.table import Column
 from rich.text import Text
 
+PYMC = f"PyMC {version('pymc')}"
+"""What there is of it."""
+
 try:
-    from pymc.backends.arviz import (
-        coords_and_dims_for_inferencedata,
-        find_constants,
-        find_observations,
-    )
-    from pymc.distributions.continuous import FlatRV, HalfFlatRV
     from pymc.exceptions import SamplingError
-    from pymc.initial_point import make_initial_point_fn, make_initial_point_fns_per_chain
-    from pymc.logprob.transforms import CircularTransform
-    from pymc.progress_bar import default_progress_theme
-    from pymc.progress_bar.marimo_progress import MarimoProgressBackend, in_marimo_notebook
-    from pymc.progress_bar.rich_progress import MarkerProgressBar
-    from pymc.sampling.mcmc import _quiet_logging as quiet_logging
-    from pymc.sampling.parallel import Draw, _initialize_multiprocessing_context
     from pymc.stats.convergence import SamplerWarning, WarningType
     from pymc.step_methods.arraystep import ArrayStepShared
     from pymc.step_methods.compound import BlockedStep, CompoundStep, StepMethodState
@@ -37,12 +29,65 @@ try:
         is_transformed_name,
         random_generator_from_state,
     )
-    from pymc.variational.minibatch_rv import MinibatchRandomVariable
 except ImportError as error:
     raise ImportError(
-        f"pymc_kameleon does not know PyMC {version('pymc')} yet, which lacks a part that it "
-        f"needs: {error}. Install an older PyMC, from 6.3 on."
+        f"pymc_kameleon does not know {PYMC} yet, which lacks a part that all "
+        f"samplers need: {error}. Install an older PyMC, from 6.3 on."
     ) from error
+
+
+class Missing:
+    """Stands for a part that this PyMC does not have, and says which feature needs it if used."""
+
+    def __init__(self, part, feature):
+        self._said = f"{PYMC} has no {part}, which is needed for {feature}."
+
+    def _tell(self, *arguments, **options):
+        raise ImportError(self._said)
+
+    __call__ = __getattr__ = __instancecheck__ = __or__ = __ror__ = _tell
+
+
+def part(feature, module, name):
+    """Return a part of PyMC that a feature needs; else what says so when used."""
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError):
+        return Missing(f"{module}.{name}", feature)
+
+
+_FEATURE = "data and coordinates in results"
+coords_and_dims_for_inferencedata = part(
+    _FEATURE, "pymc.backends.arviz", "coords_and_dims_for_inferencedata"
+)
+find_constants = part(_FEATURE, "pymc.backends.arviz", "find_constants")
+find_observations = part(_FEATURE, "pymc.backends.arviz", "find_observations")
+
+_FEATURE = "starting points"
+make_initial_point_fn = part(_FEATURE, "pymc.initial_point", "make_initial_point_fn")
+make_initial_point_fns_per_chain = part(
+    _FEATURE, "pymc.initial_point", "make_initial_point_fns_per_chain"
+)
+
+_FEATURE = "dispersed starts and the evidence"
+FlatRV = part(_FEATURE, "pymc.distributions.continuous", "FlatRV")
+HalfFlatRV = part(_FEATURE, "pymc.distributions.continuous", "HalfFlatRV")
+CircularTransform = part("the evidence", "pymc.logprob.transforms", "CircularTransform")
+MinibatchRandomVariable = part(
+    "the evidence", "pymc.variational.minibatch_rv", "MinibatchRandomVariable"
+)
+
+_FEATURE = "the progress bar"
+default_progress_theme = part(_FEATURE, "pymc.progress_bar", "default_progress_theme")
+in_marimo_notebook = part(_FEATURE, "pymc.progress_bar.marimo_progress", "in_marimo_notebook")
+MarimoProgressBackend = part(_FEATURE, "pymc.progress_bar.marimo_progress", "MarimoProgressBackend")
+MarkerProgressBar = part(_FEATURE, "pymc.progress_bar.rich_progress", "MarkerProgressBar")
+
+Draw = part("callback", "pymc.sampling.parallel", "Draw")
+_initialize_multiprocessing_context = part(
+    "worker processes", "pymc.sampling.parallel", "_initialize_multiprocessing_context"
+)
+quiet_logging = part("quiet", "pymc.sampling.mcmc", "_quiet_logging")
 
 
 def natural_name(name):

@@ -97,6 +97,8 @@ def check_names(model, columns, numbers):
     try:
         dims = columns.like("posterior", numbers).dims
         data_of(model, columns)
+    except ImportError:  # of a part that PyMC does not have
+        raise
     except Exception as error:  # ArviZ and xarray raise several kinds
         raise ValueError(
             f"These draws could not be returned: {error}. Look at the names, dims and coords of "

@@ -13,7 +13,7 @@ from pytensor.graph import Variable
 from pymc_kameleon.findings.finding import say
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.functions import has_gradient
-from pymc_kameleon.model.pymc_internals import make_initial_point_fns_per_chain
+from pymc_kameleon.model.pymc_internals import PYMC, make_initial_point_fns_per_chain
 from pymc_kameleon.model.starts import (
     RETRIES,
     finite_point,
@@ -132,7 +132,7 @@ def _mode(job, rng):
     if not has_gradient(job.steps[0].model):
         return _found_by_search(job, rng, "There is no gradient.")
     if "jitter" not in signature(pm.find_MAP).parameters:
-        return _found_by_search(job, rng, "pm.find_MAP of this PyMC does not jitter its start.")
+        return _found_by_search(job, rng, f"pm.find_MAP of {PYMC} does not jitter its start.")
     return _found_by_gradient(job, rng)
 
 

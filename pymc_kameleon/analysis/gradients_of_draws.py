@@ -27,7 +27,6 @@ from pymc_kameleon.analysis.unconstrained_draws import (
     variables_lacking,
 )
 from pymc_kameleon.analysis.zero_variance import controls_of, zero_variance
-from pymc_kameleon.core.evaluations import compiled_evaluations
 from pymc_kameleon.findings.words import some
 from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
@@ -247,9 +246,11 @@ class Density:
         n_threads = 1 if self._logp.holds_gil else os.cpu_count()
 
         def evaluated(part):
-            target = self._logp.copy().target(np.random.default_rng(0))
+            density = self._logp.copy()
             with np.errstate(all="ignore"):
-                compiled_evaluations()(target, points[part], logp[part], gradients[part])
+                for i in range(len(points))[part]:
+                    logp[i] = density(points[i])
+                    gradients[i] = density.gradient
 
         evaluated(slice(1))
         start = time.perf_counter()

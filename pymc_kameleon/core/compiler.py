@@ -24,7 +24,7 @@ from numba.core.environment import lookup_environment
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 
-from pymc_kameleon.core.numba_cache import WholeCache, one_process_compiles
+from pymc_kameleon.core.numba_cache import WholeCache
 
 one_thread_compiles = threading.RLock()
 """Held while we compile: neither PyTensor's settings nor numba's lists of types have a lock.
@@ -213,7 +213,7 @@ def entry_point(dispatcher, signature):
     collects = gc.isenabled()
     gc.disable()  # numba makes much garbage at once: a tenth of the time
     try:
-        with one_thread_compiles, one_process_compiles(dispatcher._cache, signature):
+        with one_thread_compiles:
             dispatcher.compile(signature)
     finally:
         if collects:

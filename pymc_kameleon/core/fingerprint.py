@@ -17,48 +17,47 @@ PLAIN = (*PLAIN, np.generic, np.dtype, np.ufunc, Type)
 """Of these objects, `repr` tells all."""
 
 
-def fingerprint(function, libraries=LIBRARIES, versions=numba_cache.VERSIONS):
+def fingerprint(function):
     """Return a digest of a function's code and of all that it calls and refers to.
 
-    `function` may be a tuple of functions, arrays and plain values. Of packages in `libraries`
-    names are enough. Raise a TypeError if that is not possible.
+    Raise a TypeError if that is not possible.
     """
-    digest = hashlib.sha256(repr(versions).encode())
-    for text in _described(function, set(), libraries):
+    digest = hashlib.sha256(repr(numba_cache.VERSIONS).encode())
+    for text in _described(function, set()):
         digest.update(text)
     return digest.hexdigest()
 
 
-def _described(value, seen, libraries):
+def _described(value, seen):
     """Yield what tells a value that compiled code refers to from others."""
     if isinstance(value, compiler.CPUDispatcher):
         yield repr(sorted((k, _ordered(v)) for k, v in value.targetoptions.items())).encode()
-        yield from _described(value.py_func, seen, libraries)
+        yield from _described(value.py_func, seen)
     elif hasattr(value, "_defn"):  # an intrinsic
-        yield from _described(value._defn, seen, libraries)
+        yield from _described(value._defn, seen)
     elif isinstance(value, FunctionType):
         yield f"{value.__module__}.{value.__qualname__}".encode()
-        if id(value) not in seen and _package(value) not in libraries:
+        if id(value) not in seen and _package(value) not in LIBRARIES:
             seen.add(id(value))
             overloads = numba_calls.overloads_of(value)
-            for used in (value.__code__, *_used_by(value, libraries), *overloads):
-                yield from _described(used, seen, libraries)
+            for used in (value.__code__, *_used_by(value), *overloads):
+                yield from _described(used, seen)
     elif isinstance(value, CodeType):
         kind = (value.co_flags, value.co_argcount, value.co_kwonlyargcount)
         yield repr((kind, value.co_code, value.co_names, value.co_varnames)).encode()
-        yield from _described(value.co_consts, seen, libraries)
+        yield from _described(value.co_consts, seen)
     elif isinstance(value, tuple | list):
         yield f"{type(value).__name__} of {len(value)}".encode()
         for part in value:
-            yield from _described(part, seen, libraries)
+            yield from _described(part, seen)
     elif isinstance(value, MappingProxyType):
-        yield from _described(tuple(value.items()), seen, libraries)
+        yield from _described(tuple(value.items()), seen)
     elif isinstance(value, np.ndarray):
         yield repr((value.dtype, value.shape)).encode() + value.tobytes()
-    elif isinstance(value, type) and (hasattr(value, "_fields") or _package(value) in libraries):
+    elif isinstance(value, type) and (hasattr(value, "_fields") or _package(value) in LIBRARIES):
         yield repr((value.__module__, value.__qualname__, getattr(value, "_fields", ()))).encode()
         for default in getattr(value, "_field_defaults", {}).values():
-            yield from _described(default, seen, libraries)
+            yield from _described(default, seen)
     elif isinstance(value, ModuleType):
         yield value.__name__.encode()
     elif isinstance(value, PLAIN):
@@ -72,7 +71,7 @@ def _ordered(value):
     return sorted(map(repr, value)) if isinstance(value, set | frozenset) else value
 
 
-def _used_by(function, libraries):
+def _used_by(function):
     """Return what a function refers to: by closure, default, global name, or name in a module."""
     global_names, names = _names(function.__code__)
     known = function.__globals__
@@ -80,7 +79,7 @@ def _used_by(function, libraries):
     in_modules = [
         getattr(module, name)
         for module in named
-        if isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in libraries
+        if isinstance(module, ModuleType) and module.__name__.partition(".")[0] not in LIBRARIES
         for name in sorted(names)
         if hasattr(module, name)
     ]

@@ -66,7 +66,9 @@ def part_options(fast=False, allocates=False):
 
 def entry_jit(function, signature=None):
     """Compile an entry point for the address of its machine code, not kept on disk."""
-    return function if config.DISABLE_JIT else compiler.compile_whole(function, signature)
+    if config.DISABLE_JIT:
+        return function
+    return compiler.compile_whole(function, signature, nogil=True)
 
 
 def cached_jit(function, parts):

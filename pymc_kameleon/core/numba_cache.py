@@ -4,14 +4,12 @@ import logging
 import os
 import pickle
 import sys
-from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
 import numba
-from filelock import FileLock
 from numba import config, types
 from numba.core.caching import (
     CompileResultCacheImpl,
@@ -19,7 +17,6 @@ from numba.core.caching import (
     IndexDataCacheFile,
     _CacheLocator,
 )
-from numba.core.registry import cpu_target
 from numba.misc.appdirs import AppDirs
 
 _log = logging.getLogger("pymc_kameleon")
@@ -46,7 +43,10 @@ class WholeCache(FunctionCache):
 
     def save_overload(self, signature, data):
         """Keep code on disk, if that can be written to."""
-        _save_if_possible(super().save_overload, signature, data)
+        try:
+            super().save_overload(signature, data)
+        except OSError as error:
+            _say_once(f"Compiled code cannot be kept ({error}), so each process compiles it again.")
 
 
 class SharedPlace(_CacheLocator):
@@ -119,14 +119,7 @@ class CacheFile(IndexDataCacheFile):
         return data if found == key else None
 
 
-def _save_if_possible(save, *arguments):
-    try:
-        save(*arguments)
-    except OSError as error:
-        _say_once(f"Compiled code cannot be kept ({error}), so each process compiles it again.")
-
-
-class Cache(FunctionCache):
+class Cache(WholeCache):
     """Numba's cache on disk, for entry points that `identity` tells from others of the same name.
 
     Numba itself looks only at the file of the entry point, so an edit in another file would go
@@ -141,44 +134,12 @@ class Cache(FunctionCache):
         self._identity = identity
         name = f"{self._impl.filename_base}-{identity[:16]}"
         self._cache_file = CacheFile(self._cache_path, name, identity)
-        self.lock = os.path.join(self._cache_path, f"{name}.lock")
 
     def _index_key(self, signature, codegen):
         return signature, _fields(signature), codegen.magic_tuple(), self._identity
-
-    def save_overload(self, signature, data):
-        """Keep code on disk, if that can be written to."""
-        _save_if_possible(super().save_overload, signature, data)
-
-    def holds(self, signature):
-        """Return whether the code for these types is on disk."""
-        index = self._cache_file._load_index()
-        return self._index_key(signature, cpu_target.target_context.codegen()) in index
 
 
 def _fields(kinds):
     """Return the names of the fields of named tuples, which another version may have reordered."""
     tuples = [kind for kind in kinds if isinstance(kind, types.BaseTuple)]
     return tuple((getattr(kind, "fields", ()), _fields(kind)) for kind in tuples)
-
-
-COMPILATION_WAIT = 600
-"""Seconds after which a process no longer waits for another that compiles the same."""
-
-
-@contextmanager
-def one_process_compiles(cache, signature):
-    """Let one process compile what others, which need the same, then load."""
-    lock = None
-    if isinstance(cache, Cache) and not cache.holds(signature):
-        lock = FileLock(cache.lock, timeout=COMPILATION_WAIT)
-        try:
-            lock.acquire()
-        except (OSError, NotImplementedError) as error:  # no locks there, or the other one hangs
-            _log.info("This process compiles by itself, as it cannot wait for others: %s", error)
-            lock = None
-    try:
-        yield
-    finally:
-        if lock is not None:
-            lock.release()

@@ -624,8 +624,9 @@ _MEANWHILE = {
     ),
     "idle_executor": Kind(
         NOTE,
-        "The executor is not used, because the model calls no black box.",
-        "cores= says how many chains advance at a time.",
+        "The executor is not used, because the model calls no function of pk.black_box.",
+        "Make a black box of what is slow, by @pk.black_box. cores= says how many chains advance "
+        "at a time.",
     ),
     "executor_in_turn": Kind(
         NOTE,
@@ -635,9 +636,8 @@ _MEANWHILE = {
     ),
     "one_thread_at_a_time": Kind(
         NOTE,
-        "{boxes} is called by one thread at a time, because Ops may keep things.",
-        "Make a black box of its function, by @pk.black_box, which several threads call at the "
-        "same time; or pass an executor of processes.",
+        "{boxes} is called in this process, by one thread at a time, because Ops may keep things.",
+        "Make a black box of its function, by @pk.black_box, which the executor calls.",
     ),
     "jax_in_turn": Kind(
         NOTE,

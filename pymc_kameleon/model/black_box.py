@@ -1,9 +1,8 @@
 """``pk.black_box``: a function that models call, and PyTensor knows nothing of: a simulator."""
 
 import sys
-from contextlib import suppress
 from functools import partial, update_wrapper
-from inspect import Parameter, signature
+from inspect import signature
 from time import perf_counter
 
 import numpy as np
@@ -13,7 +12,6 @@ from pytensor.tensor import TensorType, as_tensor_variable
 from pymc_kameleon.model.failures import OnFailure, Rejected, watched
 from pymc_kameleon.model.gathering import gathering
 from pymc_kameleon.model.python_calls import WrongReturn
-from pymc_kameleon.model.remote import Performed
 
 
 def black_box(
@@ -31,13 +29,12 @@ def black_box(
 
     Parameters
     ----------
-    function : callable or pytensor.graph.Op
+    function : callable
         Takes arrays, and returns an array, a list, or a number, of real numbers. It must not keep
-        anything from call to call. An Op that PyTensor or numba compiles counts as cheap; if it
-        takes long, this says so.
+        anything from call to call.
     ndim : int or tuple of int, default 1
         Number of dimensions of what it returns: 1 for an array of shape (n,), 0 for a number. A
-        tuple if it returns several arrays, as ``ndim=(1, 2)``. An Op declares its own.
+        tuple if it returns several arrays, as ``ndim=(1, 2)``.
     batched : bool, default False
         Whether it computes many evaluations in one call: its arrays then have one more axis, the
         first one, with a row for each evaluation, which must not depend on others.
@@ -63,7 +60,7 @@ def black_box(
     Raises
     ------
     TypeError
-        If `function` is neither, or `ndim` is not what it has to be.
+        If `function` is none, or `ndim` is not what it has to be.
     ValueError
         For another impossible option.
 
@@ -83,16 +80,12 @@ def black_box(
         options = {"on_error": on_error, "timeout": timeout, "check_repeatable": check_repeatable}
         return partial(black_box, ndim=ndim, batched=batched, **options)
     on_failure = OnFailure.checked(on_error, timeout, check_repeatable)
-    if isinstance(function, Function | Expensive):
+    if isinstance(function, Function):
         raise TypeError(f"`{function}` is a black box already: give it its options there.")
-    if isinstance(function, Op):
-        if ndim != 1 or batched:
-            raise TypeError("black_box takes ndim and batched of a function; an Op has its own.")
-        return Expensive(function, on_failure)
-    if not callable(function):
+    if isinstance(function, Op) or not callable(function):
         raise TypeError(
-            f"black_box takes a function, or an Op of PyTensor, not {function!r}. With options it "
-            "is a decorator: @pk.black_box(ndim=0)."
+            f"black_box takes a function, not {function!r}. With options it is a decorator: "
+            "@pk.black_box(ndim=0). Of an Op it takes what pytensor.function compiles."
         )
     try:
         hash(function)  # PyTensor compares Ops by it; what holds an array may have none
@@ -120,6 +113,7 @@ class Function(Op):
 
     def __init__(self, function, ndim, on_failure):
         self.function, self.ndim, self.on_failure = function, ndim, on_failure
+        self.ndims = ndim if isinstance(ndim, tuple) else (ndim,)  # of all that it returns
         self.shapes = {}  # of what it has returned, by those of inputs
         self.seconds = np.inf  # of the fastest call
         self.__name__ = type(function).__name__  # of a partial, which has none
@@ -129,11 +123,6 @@ class Function(Op):
         return self.__name__
 
     __repr__ = __str__
-
-    @property
-    def ndims(self):
-        """Numbers of dimensions of all that it returns, a tuple."""
-        return self.ndim if isinstance(self.ndim, tuple) else (self.ndim,)
 
     def __reduce__(self):
         """Travel by name, or else with the function: so from a script, or a notebook."""
@@ -151,7 +140,7 @@ class Function(Op):
     def _by_position(self, inputs, named):
         """Return all that the function is called with in its order."""
         try:
-            bound = _signature(self.function).bind(*inputs, **named)
+            bound = signature(self.function).bind(*inputs, **named)
         except TypeError as error:
             raise TypeError(f"`{self}` {error}.") from None
         except ValueError:  # a function in C may not say what it takes
@@ -179,9 +168,22 @@ class Function(Op):
             ) from None
 
     def perform(self, node, inputs, outputs):
-        """Call the function."""
+        """Call the function; where it rejects, the outputs are NaN, if their shapes are known."""
         own = [x if x.flags.writeable else x.copy() for x in inputs]  # constants are not
-        _put(outputs, self, inputs, partial(_called, self, own))
+        key = tuple([x.shape for x in inputs])
+        turns, begun = gathering.get(), perf_counter()
+        try:
+            found = self.compute(own) if turns is None else turns.call(self, own)
+            self.seconds = min(self.seconds, perf_counter() - begun)
+            self.shapes[key] = [value.shape for value in found]
+        except Rejected as error:
+            if watched.get():
+                raise
+            if key not in self.shapes:
+                raise error.__cause__ or error from None
+            found = [np.full(shape, np.nan) for shape in self.shapes[key]]
+        for place, value in zip(outputs, found, strict=True):
+            place[0] = value
 
     def pullback(self, inputs, outputs, cotangents):
         """Say that there is no gradient."""
@@ -232,39 +234,6 @@ class Function(Op):
         return array.astype(np.float64, copy=False)
 
 
-def _put(outputs, box, inputs, compute):
-    """Put what a black box computes into places; NaN where it rejects, if its shape is known."""
-    key = tuple([np.shape(value) for value in inputs])
-    try:
-        found = compute()
-        if key not in box.shapes:
-            box.shapes[key] = [np.shape(value) for value in found]
-    except Rejected as error:
-        if watched.get():
-            raise
-        if key not in box.shapes:
-            raise error.__cause__ or error from None
-        found = [np.full(shape, np.nan) for shape in box.shapes[key]]
-    for place, value in zip(outputs, found, strict=True):
-        place[0] = value
-
-
-def _called(box, inputs):
-    turns, begun = gathering.get(), perf_counter()
-    found = box.compute(inputs) if turns is None else turns.call(box, inputs)
-    box.seconds = min(box.seconds, perf_counter() - begun)
-    return found
-
-
-def _signature(function):
-    """Return what a function takes: the outermost of decorators, unless that takes any names."""
-    with suppress(ValueError):
-        own = signature(function, follow_wrapped=False)
-        if all(each.kind != Parameter.VAR_KEYWORD for each in own.parameters.values()):
-            return own
-    return signature(function)
-
-
 class Batched(Function):
     """A function that computes one row for each evaluation."""
 
@@ -292,45 +261,3 @@ class Batched(Function):
         stacked = map(np.stack, zip(*evaluations, strict=True))
         found = self._checked(self.on_failure.call(self.function, *stacked), (n,))
         return [[np.array(value[i]) for value in found] for i in range(n)]
-
-
-class Expensive(Op):
-    """An Op that compiles, in whose place Python calls it."""
-
-    __props__ = ("op", "on_failure")
-    minds_turns = True
-
-    def __init__(self, op, on_failure):
-        self.op, self.on_failure, self.shapes, self._of_types = op, on_failure, {}, {}
-        self.__name__ = getattr(op, "name", None) or str(op)
-        self.destroy_map, self.view_map = op.destroy_map, op.view_map
-
-    def __str__(self):
-        return self.__name__
-
-    def make_node(self, *inputs):
-        """Build the node that the other Op would."""
-        node = self.op.make_node(*inputs)
-        return Apply(self, node.inputs, [out.type() for out in node.outputs])
-
-    def perform(self, node, inputs, outputs):
-        """Compute what the other Op does."""
-        types = tuple([x.type for x in node.inputs])
-        if types not in self._of_types:
-            self._of_types[types] = _ExpensiveCall(self.op, types, self.on_failure)
-        _put(outputs, self, inputs, partial(_called, self._of_types[types], inputs))
-
-    def pullback(self, inputs, outputs, cotangents):
-        """Return the gradient of the other Op."""
-        return self.op.pullback(inputs, outputs, cotangents)
-
-
-class _ExpensiveCall:
-    """Calls of an Expensive Op by inputs of certain types."""
-
-    def __init__(self, op, types, on_failure):
-        self._call, self.seconds = partial(on_failure.call, Performed(op, types)), np.inf
-
-    def compute(self, inputs):
-        """Return what the Op computes."""
-        return self._call(*inputs)

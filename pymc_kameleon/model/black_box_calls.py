@@ -42,9 +42,9 @@ class Note(NamedTuple):
     outputs: tuple
     size: int  # bytes that it takes
 
-    def took(self, agree, inputs):
-        """Whether the black box was given these inputs."""
-        return len(inputs) == len(self.inputs) and all(map(agree, self.inputs, inputs))
+    def is_of(self, number, inputs):
+        """Whether this black box was given these inputs."""
+        return number == self.number and all(map(_agree, self.inputs, inputs))
 
 
 class Notes:
@@ -65,10 +65,10 @@ class Notes:
     def add(self, point, number, inputs, outputs):
         """Note a call of which these are copies."""
         size = OVERHEAD + sum(array.nbytes for array in (*inputs, *outputs))
-        note = Note(number, tuple(inputs), tuple(outputs), size)
+        new = Note(number, tuple(inputs), tuple(outputs), size)
         key = point.tobytes()
-        others = [n for n in self._forget(key) if n.number != number or not n.took(_equal, inputs)]
-        self._at[key] = (*others, note)
+        others = [note for note in self._forget(key) if not note.is_of(number, inputs)]
+        self._at[key] = (*others, new)
         self._size += sum(n.size for n in self._at[key])
         # The oldest are forgotten first, but not this point, nor where the chain is.
         while self._size > MOST_BYTES and len(self._at) > 2:
@@ -78,11 +78,7 @@ class Notes:
         """Return the note of a call, or None; a draw is here, so other points are forgotten."""
         self._here, here = point.tobytes(), self.at(point)
         self._at, self._size = {self._here: here}, sum(note.size for note in here)
-        for agree in (_equal, _nearly_equal):
-            for note in here:
-                if note.number == number and note.took(agree, inputs):
-                    return note
-        return None
+        return next((note for note in here if note.is_of(number, inputs)), None)
 
     def _forget(self, key):
         notes = self._at.pop(key, ())
@@ -90,15 +86,11 @@ class Notes:
         return notes
 
 
-def _equal(a, b):
-    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-
-
-def _nearly_equal(a, b):
-    if _equal(a, b):
-        return True
-    if a.dtype != b.dtype or a.shape != b.shape or a.dtype.kind not in "fc":
+def _agree(a, b):
+    if a.dtype != b.dtype or a.shape != b.shape:
         return False
+    if a.tobytes() == b.tobytes() or a.dtype.kind not in "fc":
+        return a.tobytes() == b.tobytes()
     return bool(np.max(np.abs(a - b)) <= ROUNDING * np.max(np.abs(a)))
 
 

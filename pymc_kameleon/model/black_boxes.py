@@ -1,17 +1,12 @@
 """Black boxes of a model: Ops of users, which PyTensor knows nothing of, and which may be slow."""
 
-import sys
-import sysconfig
 from contextlib import suppress
 from pickle import PicklingError
-from types import FunctionType
 
 from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.traversal import ancestors
 from pytensor.link.numba.dispatch.basic import numba_funcify
 
-from pymc_kameleon.core.compiler import CPUDispatcher
-from pymc_kameleon.core.fingerprint import LIBRARIES, fingerprint
 from pymc_kameleon.model.black_box import Function
 
 OWN_PACKAGES, WRAPPERS = ("pytensor", "pymc"), ("FromFunctionOp", "JAXOp")
@@ -46,27 +41,6 @@ def _function_of(op):
     return op.function if isinstance(op, Function) else getattr(op, "_FromFunctionOp__fn", None)
 
 
-def code_of(op):
-    """Return a fingerprint of what an Op computes by, or "", and why there is none.
-
-    It is of a wrapped function, or of the method ``perform``, and of all that these call and refer
-    to; of installed packages the names. Of an instance, functions and ``__props__`` count.
-    """
-    function = _function_of(op)
-    if function is None and _package(type(op)) in (*OWN_PACKAGES, "pymc_kameleon"):
-        return "", f"{type(op).__name__} does not show what it computes."
-    if function is None:
-        named = getattr(op, "__props__", None) or ()
-        own = sorted(vars(op).items())
-        own = [(k, v) for k, v in own if k in named or isinstance(v, FunctionType | CPUDispatcher)]
-        function = type(op).perform, tuple(own)
-    home = _package(function if callable(function) else type(op))
-    try:
-        return fingerprint(function, LIBRARIES | (_installed() - {home}), sys.version_info[:2]), ""
-    except Exception as error:  # of what users may refer to, anything may raise anything
-        return "", str(error)
-
-
 def reduced(op):
     """Return how a function that PyTensor wraps is pickled: by name, or of a script as a whole."""
     function = op._FromFunctionOp__fn
@@ -74,14 +48,6 @@ def reduced(op):
         with suppress(PicklingError, AttributeError):
             return FromFunctionOp.__reduce__(op)
     return type(op), (function, op.itypes, op.otypes, op._FromFunctionOp__infer_shape)
-
-
-def _installed():
-    """Return the names of the packages that are loaded from where packages are installed."""
-    places = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
-    files = {name: getattr(module, "__file__", None) for name, module in [*sys.modules.items()]}
-    installed = {name for name, file in files.items() if file is None or file.startswith(places)}
-    return {name for name in installed if "." not in name}
 
 
 def _package(value):

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import numba
 import numpy as np
 from numba import config
+from pytensor.compile import Mode
 
 from pymc_kameleon.core import compiler, linalg, numba_calls
 from pymc_kameleon.core.jit import entry_jit
@@ -84,6 +85,18 @@ def black_box_ops_silent():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
         yield
+
+
+def python_function(model, outputs):
+    """Return a function of a model's point that computes variables without numba, once or twice."""
+    with model, black_box_ops_silent():
+        return model.compile_fn(
+            outputs,
+            inputs=model.value_vars,
+            point_fn=True,
+            mode=Mode("py", "fast_compile"),
+            on_unused_input="ignore",
+        )
 
 
 def _inner(function, *more):

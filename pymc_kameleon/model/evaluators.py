@@ -17,7 +17,7 @@ from pytensor.compile.ops import FromFunctionOp
 
 from pymc_kameleon.findings.finding import say
 from pymc_kameleon.model import remote
-from pymc_kameleon.model.black_boxes import is_of_user, name_of, reduced
+from pymc_kameleon.model.black_boxes import name_of, reduced
 from pymc_kameleon.model.gathering import RunEnded, Turns
 from pymc_kameleon.model.python_calls import WorkerTraceback, WrongReturn
 from pymc_kameleon.model.remote import (
@@ -27,12 +27,8 @@ from pymc_kameleon.model.remote import (
     REFUSED,
     STAYS,
     NotHere,
-    Performed,
     TooLong,
 )
-
-NO_FILE = "<dynamic-code>"
-"""What cloudpickle calls the file of a function that travels by value."""
 
 MOST_DEATHS = 3
 """Workers that may die of a call that was made alone, or in a row of draws of a chain."""
@@ -47,26 +43,11 @@ class Elsewhere(Turns):
 
     def __init__(self, evaluators):
         super().__init__()
-        self._evaluators, self._performed = evaluators, {}
+        self._evaluators = evaluators
 
     def run(self, function, timeout, arguments):
         """Return what a function returns elsewhere."""
         return self._evaluators.run(function, timeout, arguments)
-
-    def perform(self, op, node, inputs, storage):
-        """Let an Op of the user compute elsewhere, unless that is in threads, where it may not."""
-        if self._evaluators.are_threads or not is_of_user(op):
-            super().perform(op, node, inputs, storage)
-            return
-        if node not in self._performed:
-            self._performed[node] = Performed(op, tuple([x.type for x in node.inputs]))
-        self.leave()
-        try:
-            found = self._evaluators.run(self._performed[node], None, inputs)
-        finally:
-            self.take()
-        for place, value in zip(storage, found, strict=True):
-            place[0] = value
 
 
 @contextmanager
@@ -160,15 +141,16 @@ class Evaluators:
         if kind == LATE:
             raise TooLong
         if kind == REFUSED:
-            raise NotHere(f"`{_name_of(function)}` cannot be called elsewhere: {found[0]}")
+            raise NotHere(f"`{name_of(function)}` cannot be called elsewhere: {found[0]}")
         if kind == STAYS:
             raise WrongReturn(
-                f"`{_name_of(function)}` returned {found[0]}, which cannot be sent back. Let it "
+                f"`{name_of(function)}` returned {found[0]}, which cannot be sent back. Let it "
                 "return real numbers."
             )
         if kind == RAISED:
             error, *seen = found
-            error.__cause__ = _traceback(function, *seen) if seen else error.__cause__
+            if seen:
+                error.__cause__ = WorkerTraceback(*seen)
             raise error
         return found[0]
 
@@ -257,17 +239,6 @@ class Evaluators:
             parcel = _by_value()[-1], pickled, remote.uses_jax_doubles()
             self._parcels[function] = sha256(pickled).digest(), parcel
         return self._parcels[function]
-
-
-def _traceback(function, text, lines):
-    """Return a WorkerTraceback with the name of the file that cloudpickle has left out."""
-    home = getattr(getattr(function, "__code__", None), "co_filename", NO_FILE)
-    lines = [(home if file == NO_FILE else file, *line) for file, *line in lines]
-    return WorkerTraceback(text.replace(NO_FILE, home), lines)
-
-
-def _name_of(function):
-    return name_of(function.op if isinstance(function, Performed) else function)
 
 
 _packing = threading.Lock()

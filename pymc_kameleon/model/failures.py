@@ -9,7 +9,7 @@ from pymc_kameleon.model.gathering import run
 from pymc_kameleon.model.python_calls import WrongReturn
 from pymc_kameleon.model.remote import NotHere, TooLong
 
-ERRORS, LATE, DOUBTS, TURN = range(4)
+ERRORS, LATE, TURN = range(3)
 """Kinds of rejected calls; and what else a Watch has counts of."""
 
 

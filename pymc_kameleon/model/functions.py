@@ -11,7 +11,6 @@ from typing import ClassVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
@@ -20,13 +19,12 @@ from pytensor.graph import FunctionGraph
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import apply_ancestors, graph_inputs
-from pytensor.link.numba.dispatch.basic import numba_funcify
 from pytensor.tensor.basic import Split
 
 from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.core.target import N_SEEDS, Outputs, Target, address_array, function_address
 from pymc_kameleon.findings.finding import say
-from pymc_kameleon.model.black_box import Batched, Expensive, Function
+from pymc_kameleon.model.black_box import Batched, Function
 from pymc_kameleon.model.black_box_calls import (
     Noted,
     Recalled,
@@ -46,12 +44,13 @@ from pymc_kameleon.model.entry_points import (
     in_numba,
     logp_and_vector_entry,
     logp_entry,
+    python_function,
     python_ops,
     vector_entry,
 )
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.python_calls import advice
-from pymc_kameleon.model.watch import DEFAULT_RULE, Watch, Watched
+from pymc_kameleon.model.watch import Watch, Watched
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -105,14 +104,8 @@ class Said:
         return Said, (self.names,)
 
 
-LOGP_ENTRIES = logp_entry, logp_and_vector_entry
-"""Of what is seen at each evaluation if it calls Python."""
-
 _known = WeakKeyDictionary()
 """What was compiled for each model, as (what it depends on, results, compiled functions)."""
-
-MOST_COMPILED = 32
-"""Compiled functions that are kept of each model; the oldest are forgotten first."""
 
 _said_of = WeakKeyDictionary()
 """The Ops of each model that are known to run through Python, by their names."""
@@ -193,7 +186,7 @@ class ModelFunctions:
 
         `make_graphs` returns (further inputs, outputs, entry_for) of each.
         """
-        depends_on = (type(self), self.value_vars, self.shapes, depends_on, _surroundings())
+        depends_on = (type(self), self.value_vars, self.shapes, depends_on)
         depends_on += (dict(compile_kwargs), _constants(self.results))
         known = _known.setdefault(model, [])
         for same, results, functions in known:
@@ -203,7 +196,6 @@ class ModelFunctions:
         self.functions = [self._compile(model, *graph, compile_kwargs) for graph in make_graphs()]
         _say_what_is_python(model, self.functions)
         known.append((depends_on, self.results, self.functions))
-        del known[:-MOST_COMPILED]
 
     def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
         """Compile a function, with numba if that is possible."""
@@ -278,6 +270,7 @@ class ModelLogp(ModelFunctions):
     """
 
     what, kind_of_box, n_trials = "The model's log-density", Noted, 0
+    rejects_errors = False  # of any kind, beside what black boxes say of theirs
 
     def __init__(self, model, own, initial_point, compile_kwargs, region, derivatives=0):
         logp = model.logp()
@@ -307,14 +300,14 @@ class ModelLogp(ModelFunctions):
     def _begin(self, model, own, initial_point, logp, region, gradient_size):
         value_vars = [*own, *(var for var in model.value_vars if var not in own)]
         super().__init__(value_vars, initial_point, [logp])
-        self.region, self.rng, self.rule, self.functions = region, None, DEFAULT_RULE, []
+        self.region, self.rng, self.functions = region, None, []
         self._allocate(gradient_size)
         self.begin_watch()
 
     def _compile(self, model, inputs, outputs, entry_for, compile_kwargs):
         compiled = super()._compile(model, inputs, outputs, entry_for, compile_kwargs)
-        is_watched = compiled.holds_gil and entry_for in LOGP_ENTRIES
-        return Watched(compiled) if is_watched else compiled
+        is_density = entry_for in (logp_entry, logp_and_vector_entry)
+        return Watched(compiled) if is_density and compiled.holds_gil else compiled
 
     def _allocate(self, gradient_size):
         self.point = self.evaluated_at = np.zeros(_size(self.shapes))
@@ -328,8 +321,7 @@ class ModelLogp(ModelFunctions):
 
     @cached_property
     def _on_failure(self):
-        boxes = [op for op in self.users_ops if isinstance(op, Function | Expensive)]
-        return [op.on_failure for op in boxes]
+        return [op.on_failure for op in self.users_ops if isinstance(op, Function)]
 
     @property
     def looks_again(self):
@@ -457,21 +449,10 @@ class ModelOutputs(ModelFunctions):
         results = with_black_boxes(Recalled, results, point)
         boxes = [node for node in apply_ancestors(results) if isinstance(node.op, Recalled)]
         self.recalls = bool(boxes)
-
-        def computed(graphs):
-            function = model.compile_fn(
-                graphs,
-                inputs=model.value_vars,
-                point_fn=True,
-                mode=Mode("py", "fast_compile"),
-                on_unused_input="ignore",
-            )
-            return function(initial_point)
-
         start = np.concatenate([np.ravel(initial_point[var.name]) for var in model.value_vars])
         with taking_notes(start.astype(np.float64), known) as notes:
             try:
-                shapes = computed([result.shape for result in results])
+                shapes = python_function(model, [r.shape for r in results])(initial_point)
             except Exception as error:
                 error.add_note(
                     f"At the model's initial point, {initial_point}, where the shapes of what is "
@@ -480,8 +461,9 @@ class ModelOutputs(ModelFunctions):
                 )
                 raise
             if known:
+                outputs = [out for box in boxes for out in box.outputs]
                 with suppress(Exception):  # of a start that is no good
-                    computed([out for box in boxes for out in box.outputs])
+                    python_function(model, outputs)(initial_point)
         self.own_calls = {
             str(missing): [
                 name
@@ -605,13 +587,6 @@ def _constants(results):
     """Return a digest of the graph's constants: PyTensor does not copy them, so they may change."""
     data = [getattr(var, "data", None) for var in graph_inputs(results)]
     return _fingerprint(v for v in data if isinstance(v, np.ndarray) and v.dtype.kind in "biufc")
-
-
-def _surroundings():
-    """Return what else PyTensor's compiler goes by: its configuration, and Ops that numba knows."""
-    flags = ("mode", "linker", "optimizer", "optimizer_including", "optimizer_excluding")
-    values = tuple(str(getattr(pytensor.config, flag)) for flag in flags)
-    return (*values, pytensor.config.numba__fastmath, len(numba_funcify.registry))
 
 
 def _check_exact(var, value, what):

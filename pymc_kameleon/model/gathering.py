@@ -11,7 +11,7 @@ leaves its turn to others.
 
 import threading
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import wraps
 
@@ -46,12 +46,9 @@ def run(function, timeout, arguments):
 
 
 def perform(op, node, inputs, storage):
-    """Let an Op compute, wherever that is done."""
-    turns = gathering.get()
-    if turns is None or getattr(op, "minds_turns", False):
+    """Let an Op compute; only black boxes are safe in several threads, and leave their turn."""
+    with nullcontext() if getattr(op, "minds_turns", False) else no_turns():
         op.perform(node, inputs, storage)
-    else:
-        turns.perform(op, node, inputs, storage)
 
 
 class Turns:
@@ -102,11 +99,6 @@ class Turns:
         """Return what a function returns."""
         with no_turns():
             return within(timeout, function, *arguments)
-
-    def perform(self, op, node, inputs, storage):
-        """Let an Op compute, which is not safe in several threads."""
-        with no_turns():
-            op.perform(node, inputs, storage)
 
 
 class Gathering(Turns):

@@ -7,7 +7,6 @@ missing, which is told where the feature is used.
 import logging
 from importlib import import_module
 from importlib.metadata import version
-from weakref import ref
 
 from rich.progress import ProgressColumn
 from rich.table import Column
@@ -90,9 +89,6 @@ _initialize_multiprocessing_context = part(
 )
 quiet_logging = part("quiet", "pymc.sampling.mcmc", "_quiet_logging")
 
-_FEATURE = "convergence checks"
-warnings_logger = part(_FEATURE, "pymc.stats.convergence", "logger")
-
 
 def natural_name(name):
     """Return the model's name of a variable that is sampled on another scale: s for s_log__."""
@@ -125,43 +121,6 @@ class ToPyMC(logging.Handler):
 _log = logging.getLogger("pymc_kameleon")
 _log.getEffectiveLevel = _effective_level
 _log.addHandler(ToPyMC())
-
-
-class Problems(str):
-    """The `problems` of a chain, a list, for PyMC's logger; its `heading` says which step."""
-
-    @classmethod
-    def of(cls, heading, problems):
-        """Join the problems of a step."""
-        self = cls(" ".join([heading, *problems]))
-        self.heading, self.problems = heading, problems
-        return self
-
-
-class OncePerRun(logging.Filter):
-    """Drops what another chain of the same run, as long as its bar is there, has warned of."""
-
-    def __init__(self):
-        super().__init__()
-        self._bar, self._said = lambda: None, set()
-
-    def begin(self, bar):
-        """Begin a run, as long as the function `bar` is there."""
-        warnings_logger.addFilter(self)
-        self._bar, self._said = ref(bar), set()
-
-    def filter(self, record):
-        """Keep the problems that are new."""
-        if not isinstance(record.msg, Problems) or self._bar() is None:
-            return True
-        heading, problems = record.msg.heading, record.msg.problems
-        new = [problem for problem in problems if (heading, problem) not in self._said]
-        self._said.update((heading, problem) for problem in new)
-        record.msg = Problems.of(heading, new)
-        return bool(new)
-
-
-_once_per_run = OncePerRun()
 
 
 # ---- progress bar -------------------------------------------------------------------------------
@@ -199,5 +158,4 @@ def progress_update(titles):
             "failing": stats.stuck,
         }
 
-    _once_per_run.begin(update_stats)
     return update_stats

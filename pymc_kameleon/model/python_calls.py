@@ -4,9 +4,6 @@ numba looks at sizes alone: it would read the bits of an integer as a float. And
 into its input would change what other parts of the model compute from it, so it gets copies.
 """
 
-import traceback
-from pathlib import Path
-
 import numpy as np
 from pytensor.tensor import TensorType
 
@@ -14,21 +11,13 @@ from pymc_kameleon.model.gathering import in_turn, perform
 from pymc_kameleon.model.layout import fits
 from pymc_kameleon.model.remote import NotHere
 
-PACKAGE = str(Path(__file__).parent.parent)
-OWN_IN_WORKERS = str(Path("pymc_kameleon", "model", "remote.py"))
-"""Files that are ours: here, and wherever they have come by value."""
-
 
 class WrongReturn(TypeError):
     """An Op has returned what it does not declare."""
 
 
 class WorkerTraceback(Exception):
-    """The traceback of another process, as text; `lines` are (file, number, function) of each."""
-
-    def __init__(self, text, lines=()):
-        super().__init__(text)
-        self.lines = lines
+    """The traceback of another process, as text."""
 
     def __str__(self):
         return f"\n{self.args[0]}"
@@ -93,37 +82,9 @@ def advice(error, ops):
         return ""
     if isinstance(error, MemoryError):
         return ". Look for a likelihood that keeps some memory with each evaluation"
-    kind, place = type(error).__name__, _place(error)
-    if place is None:
-        shapes = [f"{op} returned shape {shape}" for op in ops for shape in op.shapes]
-        known = f" ({', '.join(shapes)})" if shapes else ""
-        return (
-            f". The {kind} comes from the model around what Python computes{known}: do the shapes "
-            "fit there?"
-        )
+    shapes = [f"{op} returned shape {shape}" for op in ops for shape in op.shapes]
+    known = f" If it is about shapes: {', '.join(shapes)}." if shapes else ""
     return (
-        f". The {kind} was raised by {place}. If that is no mistake, and these parameters are to "
-        'blame, let it return NaN instead, or pass on_error="reject" to pk.black_box: then the '
-        "point is rejected"
+        f".{known} If it is no mistake, and these parameters are to blame, let the likelihood "
+        'return NaN instead, or pass on_error="reject" to pk.black_box: then the point is rejected'
     )
-
-
-def _place(error):
-    """Return in words which line raised an exception, None if it was compiled code."""
-    # PyTensor's generated code has no suffix; what has no file is of an interpreter.
-    lines = [line for line in _lines(error) if line[0].endswith((".py", ">"))]
-    own = [file.startswith(PACKAGE) or file.endswith(OWN_IN_WORKERS) for file, *_ in lines]
-    called = lines[max(np.flatnonzero(own), default=-1) + 1 :]
-    if not called:
-        return None
-    users = [line for line in called if "site-packages" not in line[0]]
-    file, number, name = (users or called)[-1]
-    return f"line {number} of {Path(file).name}, in {name}"
-
-
-def _lines(error):
-    """Return the (file, number, function) of lines that led to an exception."""
-    if lines := getattr(error.__cause__, "lines", None):
-        return lines
-    frames = traceback.extract_tb(error.__traceback__)
-    return [(frame.filename, frame.lineno, frame.name) for frame in frames]

@@ -157,16 +157,15 @@ def _can_travel(value):
 
 
 def sendable(error):
-    """Return an exception, its traceback as text, and the lines, as neither travels with it."""
+    """Return an exception, and its traceback as text, as that does not travel with it."""
     text = "".join(traceback.format_exception(error))
-    lines = [(f.filename, f.lineno, f.name) for f in traceback.extract_tb(error.__traceback__)]
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # of its own kind, with arguments that do not travel
         notes = getattr(error, "__notes__", [])
         error = RuntimeError(f"{type(error).__name__}: {error}")
         error.__notes__ = notes
-    return error, text, lines
+    return error, text
 
 
 def within(seconds, function, *arguments):
@@ -204,24 +203,3 @@ def within(seconds, function, *arguments):
 
 def _ring(number, frame):
     raise TooLong
-
-
-class Performed:
-    """An Op of a user as a function of arrays; one call at a time, as it may keep things."""
-
-    def __init__(self, op, types):
-        self.op, self.types, self.turns = op, types, threading.Lock()
-        self.node = op.make_node(*[each() for each in types])
-
-    def __call__(self, *inputs):
-        """Return its outputs."""
-        storage = [[None] for _ in self.node.outputs]
-        with self.turns:
-            self.op.perform(self.node, [*inputs], storage)
-        return [value for (value,) in storage]
-
-    def __getstate__(self):
-        return self.op, self.types
-
-    def __setstate__(self, state):
-        self.__init__(*state)

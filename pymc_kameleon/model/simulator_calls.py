@@ -3,22 +3,19 @@
 Shapes and values near the initial point are those of `start`, as in simulators.py, with symbols.
 """
 
-from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.compile import SharedVariable
-from pytensor.graph import Apply, Constant, Op
+from pytensor.graph import Apply, Op
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import ancestors
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from pymc_kameleon.model.black_box_calls import is_black_box
-from pymc_kameleon.model.black_boxes import boxes_of_user, code_of, has_numba_version, name_of
+from pymc_kameleon.model.black_boxes import boxes_of_user, has_numba_version, name_of
 from pymc_kameleon.model.layout import elements
 
 UNNAMED = "input "
@@ -106,22 +103,11 @@ class Box(NamedTuple):
     q: int
     inputs: tuple  # p names: of variables and coordinates where they are one, or "input 3"
     takes_coordinates: bool  # whether its inputs are coordinates of z, instead of its own
-    ingredients: tuple  # what its constants are made of: bytes, and shared variables
-    code: str  # fingerprint of what it computes by, "" if there is none
-    no_code: str  # why
 
     @property
     def n_named(self):
         """How many inputs are variables or coordinates."""
         return sum(not name.startswith(UNNAMED) for name in self.inputs)
-
-    @property
-    def digest(self):
-        """Fingerprint of the constants, with the data that the model has now."""
-        digest = sha256()
-        for part in self.ingredients:
-            digest.update(part if isinstance(part, bytes) else _bytes(part.get_value(borrow=True)))
-        return digest.hexdigest()
 
 
 class Call(NamedTuple):
@@ -200,12 +186,6 @@ class Call(NamedTuple):
         parts = [var.astype("float64").reshape((rows, -1)) for var in self.outputs]
         return pt.concatenate(parts, axis=1).ravel()
 
-    def y_at(self, start):
-        """Return the values of its outputs there."""
-        rows = self.n_rows(start)
-        values = [start.values[var].astype(np.float64).reshape(rows, -1) for var in self.outputs]
-        return np.concatenate(values, axis=1).ravel()
-
     def cut_outputs(self, y, start):
         """Map each output to its part of `y`."""
         rows, replacements, end = y.reshape((self.n_rows(start), self.q(start))), {}, 0
@@ -250,22 +230,15 @@ class Call(NamedTuple):
         place = np.unravel_index(row, self.batch(start)) if lengths else ()
         return tuple(int(i) for i, length in zip(place, lengths, strict=True) if length > 1)
 
-    def box(self, row, start):
-        """Return the Box that it applies in this row."""
-        constants = [v for i, v in enumerate(self.node.inputs) if i not in self.varying]
-        made_of = [repr(self._own_row(var, row, start)).encode() for var in constants]
-        graphs = self.node.inputs if self.coordinates else map(_without_padding, constants)
-        for var in graphs:
-            made_of += _ingredients(var)
+    def box(self, start):
+        """Return the Box that it applies."""
         if self.coordinates:
             variables = dict(self.coordinates)
             shapes = {var: np.shape(start.point[var.name]) for var in variables}
             names = [elements(var.name, shapes[var])[i] for var, i in self.coordinates]
         else:
             names = start.names(self)
-        sizes = self.p(start), self.q(start)
-        takes_coordinates, made_of = bool(self.coordinates), tuple(made_of)
-        return Box(self.name, *sizes, tuple(names), takes_coordinates, made_of, *code_of(self.op))
+        return Box(self.name, self.p(start), self.q(start), tuple(names), bool(self.coordinates))
 
     def alone(self, row, start):
         """Return a vector of its p inputs in a row, and its outputs there, raveled."""
@@ -313,24 +286,6 @@ def _without_padding(var):
     if isinstance(op, DimShuffle) and op.is_left_expand_dims:
         return var.owner.inputs[0]
     return var
-
-
-def _ingredients(var):
-    """Return what a variable is made of: values, what is computed from them, shared variables."""
-    parts = []
-    for part in ancestors([var]):
-        if isinstance(part, SharedVariable):
-            parts.append(part)
-        elif isinstance(part, Constant):
-            parts.append(_bytes(part.data))
-        elif part.owner is not None:
-            parts.append(str(part.owner.op).encode())
-    return parts
-
-
-def _bytes(value):
-    value = np.asarray(value)
-    return repr((value.dtype.str, value.shape)).encode() + np.ascontiguousarray(value).tobytes()
 
 
 def _size(shape):

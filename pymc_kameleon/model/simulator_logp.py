@@ -24,7 +24,6 @@ from pytensor import function
 from pytensor.compile import Mode
 from pytensor.gradient import NullTypeGradError
 
-from pymc_kameleon.core.conventions import ROOT_EPS
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     density_entry,
@@ -34,18 +33,10 @@ from pymc_kameleon.model.entry_points import (
 )
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.simulator_calls import NotEmulated
-from pymc_kameleon.model.simulators import cut_of, returns_loglikelihood
+from pymc_kameleon.model.simulators import cut_of
 
 TRUTH, INPUTS, DENSITY, PULLBACK = range(4)
 """Places among the functions."""
-
-SHIFTS = (0.1, 1.0, 10.0, 1000.0)
-"""Of y, relative to 1 + |y|, by which it is seen whether log π is linear in it: up and down, as a
-log-density may have corners on one side only."""
-
-LEVELS = np.array([-700.0, 50.0, 100.0])
-"""Log-likelihoods far below those of outliers, where log π has the slope 0 in them, and far above,
-where it has the slope 1."""
 
 
 class Tape(NamedTuple):
@@ -68,14 +59,12 @@ class SimulatorLogp(ModelLogp):
         self._begin(model, own, initial_point, logp, region, gradient_size=cut.y.type.shape[0])
         depends_on = own, cut.simulators.sizes.tolist(), cut.simulators.applications.tolist()
         self._to_compile = model, depends_on, lambda: self._graphs(cut, own), compile_kwargs
-        self._to_check = cut.start, initial_point
 
     def compiled(self):
-        """Compile it; raise NotEmulated if numba cannot, or if nothing is to be emulated."""
+        """Compile it; raise NotEmulated if numba cannot."""
         try:
             super().compiled()
             self._check_compiled()
-            self._check_outputs(*self._to_check)
         except NotEmulated as error:
             error.n_trials = self.n_trials
             raise
@@ -100,65 +89,6 @@ class SimulatorLogp(ModelLogp):
                 raise NotEmulated(f"The model around its black boxes calls Python for {names}.")
             if not (hasattr(compiled.function.vm, "jit_fn") or config.DISABLE_JIT):
                 raise NotEmulated("numba cannot compile the model around its black boxes.")
-
-    def _check_outputs(self, y, initial_point):
-        """Raise NotEmulated if the log-density is linear in a box's outputs, or ignores them."""
-        rng = np.random.default_rng(0)
-        start = np.concatenate([np.ravel(initial_point[var.name]) for var in self.value_vars])
-        starts = start + np.zeros((2, 1))
-        starts[1, : self.region.shape[1]] += rng.uniform(-0.1, 0.1, self.region.shape[1])
-        y = np.where(np.isfinite(y), y, 1.0)
-        shifts = [0.0, *SHIFTS, *np.negative(SHIFTS)]
-        ys = y + np.multiply.outer(shifts, (1.0 + np.abs(y)) * rng.uniform(1, 2, y.size))
-        slopes = [self.gradients_given(np.tile(z, (len(ys), 1)), ys)[0] for z in starts]
-        feeds = self._feeds(starts[1], y)
-        for b, box in enumerate(self.simulators.boxes):
-            places = self._places(b)
-            by_y = [slope[:, places] for slope in slopes]
-            if all((s == 0.0).all() for s in by_y):
-                if not feeds[places].any():
-                    raise NotEmulated(
-                        f"The log-density has no gradient in what `{box.name}` returns."
-                    )
-                continue
-            is_linear = all(np.max(np.abs(s - s[0])) <= ROOT_EPS * np.max(np.abs(s)) for s in by_y)
-            if is_linear or self._are_beside_outliers(places, starts[0], y):
-                raise NotEmulated(returns_loglikelihood(box.name))
-
-    def _are_beside_outliers(self, places, z, y):
-        """Whether some outputs are log-likelihoods that are mixed with those of outliers."""
-        ys = np.tile(y, (len(LEVELS), 1))
-        ys[:, places] = LEVELS[:, None]
-        slopes = self.gradients_given(np.tile(z, (len(ys), 1)), ys)[0][:, places]
-        slopes = slopes[:, slopes[-1] != 0.0]  # some may be impossible, whatever y is
-        return slopes.size > 0 and np.all(np.abs(slopes.T - (LEVELS > 0)) <= ROOT_EPS)
-
-    def n_varying(self, b, initial_point):
-        """Return how many inputs of a box vary if the step's variables do, around a point."""
-        rng = np.random.default_rng(0)
-        start = np.concatenate([np.ravel(initial_point[var.name]) for var in self.value_vars])
-        is_own = np.arange(start.size) < self.region.shape[1]
-        points = start + rng.uniform(-1, 1, (2, start.size)) * is_own
-        x = self.inputs_at(points, np.ones((2, self.simulators.q)))
-        of_box = self.simulators.applications[self.simulators.applications[:, 0] == b]
-        places = of_box[:, 1, None] + np.arange(self.simulators.sizes[b, 0])
-        return np.count_nonzero((x[0] != x[1])[places].any(axis=0))
-
-    def _places(self, b):
-        """Return which outputs are those of a box."""
-        q = self.simulators.sizes[b, 1]
-        of_box = self.simulators.applications[self.simulators.applications[:, 0] == b]
-        return (of_box[:, 2, None] + np.arange(q)).ravel()
-
-    def _feeds(self, z, y):
-        """Return which outputs are inputs of other boxes, (Q,)."""
-        if not self.simulators.applications[:, 3].any():
-            return np.zeros(y.size, bool)
-        tape, rng = self.tape(), np.random.default_rng(0)
-        parts = self.parts(tape)
-        parts.y[:], parts.x_bar[:] = y, rng.normal(size=parts.x_bar.size)
-        self._run(PULLBACK, z, tape)
-        return parts.y_bar != 0.0
 
     # ---- from Python ----------------------------------------------------------------------------
 
@@ -193,9 +123,8 @@ class SimulatorLogp(ModelLogp):
         return np.array([call(row) for row in x])
 
     def __getstate__(self):
-        """Leave the graphs behind, and what only compiling them needs."""
-        left = "_alone", "_to_check"
-        return {k: v for k, v in super().__getstate__().items() if k not in left}
+        """Leave the graphs behind."""
+        return {k: v for k, v in super().__getstate__().items() if k != "_alone"}
 
     def _tapes(self, place, points, y):
         for z, own in zip(points, y, strict=True):

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.compile import Mode
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph import Constant, FunctionGraph
 from pytensor.graph.replace import clone_replace
@@ -26,7 +25,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from pymc_kameleon.model.black_boxes import black_boxes
-from pymc_kameleon.model.entry_points import black_box_ops_silent
+from pymc_kameleon.model.entry_points import python_function
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.noise import NOISE_SEED
 from pymc_kameleon.model.python_calls import WrongReturn
@@ -64,7 +63,6 @@ class Cut(NamedTuple):
     y: pt.TensorVariable
     x: pt.TensorVariable
     density: pt.TensorVariable  # log π(z, y)
-    start: np.ndarray  # y at the initial point, or near it
     n_trials: int  # calls of all black boxes that this took
     alone: list  # of each box: a vector of p inputs, and what it returns of them, (q,)
 
@@ -83,8 +81,7 @@ def cut_of(model, logp, own, initial_point):
     x = pt.concatenate([call.x(start) for call in calls])
     density, x = clone_replace([graph.outputs[0], x], replacements, rebuild_strict=False)
     whole = [graph.outputs[0], pt.concatenate([call.y(start) for call in calls])]
-    at_start = np.concatenate([call.y_at(start) for call in calls])
-    return Cut(simulators, whole, y, x, density, at_start, start.n_trials, alone)
+    return Cut(simulators, whole, y, x, density, start.n_trials, alone)
 
 
 def _graph_and_calls(model, logp, own):
@@ -96,7 +93,11 @@ def _graph_and_calls(model, logp, own):
         raise NotEmulated(_why_none(logp, calls, own))
     for call in calls:
         if _is_linear_in(graph.outputs[0], call.outputs):
-            raise NotEmulated(returns_loglikelihood(call.name))
+            raise NotEmulated(
+                f"`{call.name}` returns the log-likelihood. An emulator predicts better what that "
+                "is computed from: let it return its predictions, and compare them with the data "
+                "in the model."
+            )
     return graph, calls
 
 
@@ -114,14 +115,6 @@ def _is_linear_in(logp, outputs):
         if var.owner is not None and not isinstance(var.owner.op, Shape | Shape_i):
             left += [other for other in var.owner.inputs if other not in seen]
     return not set(outputs) & seen
-
-
-def returns_loglikelihood(name):
-    """Return why an Op of this name is not emulated."""
-    return (
-        f"`{name}` returns the log-likelihood. An emulator predicts better what that is computed "
-        "from: let it return its predictions, and compare them with the data in the model."
-    )
 
 
 def _merged(logp):
@@ -152,10 +145,10 @@ def _table(calls, start):
             key = call.key(row, start)
             b = numbers.setdefault(key, len(boxes))
             if b == len(boxes):
-                boxes.append(call.box(row, start))
+                boxes.append(call.box(start))
                 alone.append(call.alone(row, start))
             elif row == 0:
-                boxes[b] = max(boxes[b], call.box(row, start), key=lambda box: box.n_named)
+                boxes[b] = max(boxes[b], call.box(start), key=lambda box: box.n_named)
             box = boxes[b]
             applications.append([b, *at, call.level])
             at = [at[0] + box.p, at[1] + box.q]
@@ -167,35 +160,25 @@ def _table(calls, start):
 
 
 class _Start:
-    """Values of calls at the initial point or near it, after `n_trials` calls of black boxes."""
+    """Shapes and inputs of calls near the initial point, after `n_trials` calls of black boxes."""
 
     def __init__(self, model, calls, point):
         self.point, self._model, self.n_trials = point, model, 0
         outputs = [var for call in calls for var in (*call.node.inputs, *call.outputs)]
         found = self._values(outputs, calls)
-        self.values = {var: np.asarray(v) for var, v in zip(outputs, found, strict=True)}
+        self._shapes = {var: np.shape(value) for var, value in zip(outputs, found, strict=True)}
         # Inputs that depend on no other black box, and what has a name, are known anywhere.
         self._first = [var for call in calls if not call.level for var in call.inputs]
         named = [var for var in model.unobserved_value_vars if _has_value(var)]
         named.sort(key=lambda var: var in model.value_vars)  # natural scales go first
         self._named = {var.name: var for var in named}
-        self._inputs = self._function([*self._first, *self._named.values()])
+        self._inputs = python_function(model, [*self._first, *self._named.values()])
         rng = np.random.default_rng(0)  # a model is cut in the same way each time
         self._looks = [self._near(rng, 0.1) for _ in range(2)]
         self._seen = [self._inputs(look) for look in self._looks]
 
-    def _function(self, outputs):
-        with self._model, black_box_ops_silent():
-            return self._model.compile_fn(
-                outputs,
-                inputs=self._model.value_vars,
-                point_fn=True,
-                mode=Mode("py", "fast_compile"),
-                on_unused_input="ignore",
-            )
-
     def _values(self, outputs, calls):
-        compute, rng, errors = self._function(outputs), np.random.default_rng(0), []
+        compute, rng, errors = python_function(self._model, outputs), np.random.default_rng(0), []
         for self.n_trials in range(1, MOST_TRIALS + 1):
             try:
                 return compute(self._near(rng, AROUND) if errors else self.point)
@@ -221,7 +204,7 @@ class _Start:
 
     def shape(self, var):
         """Return the shape of an input or output."""
-        return self.values[var].shape
+        return self._shapes[var]
 
     def _of(self, call, seen):
         """Return a call's inputs (p,) among those that were seen."""

@@ -1,6 +1,5 @@
 """Where chains start: ``pk.initvals``, dispersed points, and what is not finite at a start."""
 
-import warnings
 from contextlib import suppress
 
 import numpy as np
@@ -14,7 +13,6 @@ from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.pymc_internals import (
     FlatRV,
     HalfFlatRV,
-    coords_and_dims_for_inferencedata,
     make_initial_point_fn,
 )
 
@@ -147,8 +145,7 @@ def finite_point(draw, logp, rng, how, model, failures=()):
 
 def terms_that_are_not_finite(model, point):
     """Return name -> log-density of the variables whose own is not finite at a point."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTensor, of black-box Ops
+    with black_box_ops_silent():
         terms = {name: float(logp) for name, logp in model.point_logps(point).items()}
     return {name: logp for name, logp in terms.items() if not np.isfinite(logp)}
 
@@ -167,7 +164,7 @@ def starts_from_draws(posterior, model, chains):
             f"initvals has no draws of {missing}; it has {list(posterior)}. Start from a result "
             "with all free variables, or pass a dict of the others."
         )
-    draws = {own: _with_labels_of(model, posterior[own]) for own in found.values()}
+    draws = {own: posterior[own].transpose("chain", "draw", ...) for own in found.values()}
     places = _places(posterior.sizes["chain"], posterior.sizes["draw"], chains)
     return [
         {name: values[chain, draw].values for name, values in draws.items()}
@@ -184,22 +181,6 @@ def _places(n_chains, n_draws, chains):
         say("few_start_draws", n=n, chains=chains)
     ends = -(-np.arange(1, chains + 1) * n // chains) - 1  # of as many stretches of equal length
     return [divmod(end, n_draws) for end in ends.tolist()]
-
-
-def _with_labels_of(model, values):
-    """Return draws (chain, draw, ...) with elements in the model's order, by their labels."""
-    coords, dims = coords_and_dims_for_inferencedata(model)
-    values = values.transpose("chain", "draw", ...)
-    for dim in dims.get(values.name, ()):
-        if dim in values.dims and dim in coords:  # else only its length counts
-            labels, wanted = values[dim].values.tolist(), np.asarray(coords[dim]).tolist()
-            if set(labels) != set(wanted):
-                raise ValueError(
-                    f"initvals has draws of {values.name} for {dim} {labels}, and the model has "
-                    f"{wanted}: start from a result with the same labels."
-                )
-            values = values.sel({dim: wanted})
-    return values
 
 
 def prior_draws(model, layout):

@@ -1,11 +1,10 @@
 """A log-density that calls Python, and what is seen of its evaluations.
 
-Its errors, and what takes too long, can be rejected as NaN is. NaN is evaluated again, the first
-times, and so is a point that the chain has seen, after announced draws.
+Its errors, and what takes too long, can be rejected as NaN is. A point that the chain has seen is
+evaluated again, after announced draws.
 """
 
 import threading
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,19 +12,16 @@ import numpy as np
 from pymc_kameleon.core.conventions import CHAINS
 from pymc_kameleon.core.target import function_address
 from pymc_kameleon.model.entry_points import python_entry
-from pymc_kameleon.model.failures import DOUBTS, ERRORS, LATE, TURN, Rejected, watched
+from pymc_kameleon.model.failures import ERRORS, LATE, TURN, Rejected, watched
 from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.model.python_calls import WrongReturn
 
-LOOKS = (0, 100, 1_000, 10_000, 100_000)
+LOOKS = (0, 100, 1_000)
 """Draws after tuning at which a chain evaluates a point again: fixed, so that a run that was
 interrupted makes the same statistics."""
 
 LOOKING_CHAINS = CHAINS
 """Chains of a run that do so: two in both directions of a coordinate, and two of another one."""
-
-MOST_DOUBTS = 2
-"""How often a chain evaluates NaN again."""
 
 MOST_LETTERS = 200
 """Of the text of an exception that is kept."""
@@ -35,21 +31,10 @@ BEFORE, AFTER, FAR_LOGP, BEST = range(4)
 """Places in the arrays of a Watch."""
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What is done about evaluations that fail, beside what black boxes say of theirs."""
-
-    rejects_errors: bool = False  # of any kind
-    doubts: bool = True  # whether NaN is evaluated again
-
-
-DEFAULT_RULE = Rule()
-
-
 class Watch(NamedTuple):
     """What a chain has seen of its log-density; arrays without elements if that is machine code."""
 
-    counts: np.ndarray  # (4,) int64: rejected errors, rejected as late, NaN evaluated again, turn
+    counts: np.ndarray  # (3,) int64: rejected errors, rejected as late, turn
     points: np.ndarray  # (3, n): where the first was rejected, where it was odd, and a far one
     values: np.ndarray  # (4,): log-density where it was odd, before and after; at the far; the best
     error: np.ndarray  # (1,) text of the first that was rejected
@@ -57,9 +42,9 @@ class Watch(NamedTuple):
     @classmethod
     def fresh(cls, n):
         """Return a Watch that has seen nothing, of n coordinates, or of none."""
-        k, text = (4, 1) if n else (0, 0)
-        counts, values = np.zeros(k, np.int64), np.full(k, np.nan)
-        return cls(counts, np.full((3, n), np.nan), values, np.zeros(text, f"<U{MOST_LETTERS}"))
+        counts = np.zeros(3 if n else 0, np.int64)
+        points, values = np.full((3, n), np.nan), np.full(4 if n else 0, np.nan)
+        return cls(counts, points, values, np.zeros(1 if n else 0, f"<U{MOST_LETTERS}"))
 
     def turn(self, k):
         """Let it keep the farthest point in the k-th direction; in none if k is negative."""
@@ -151,31 +136,19 @@ class Watched:
     def entry(self, x, data, shapes, gradient):
         """Return the log-density, NaN where an evaluation is rejected."""
         chain = self._local.chain
-        watch, logp = chain.watch, self._evaluate(chain, x, data, shapes, gradient)
-        may_doubt = chain.rule.doubts and watch.counts[DOUBTS] < MOST_DOUBTS
-        if logp != logp and may_doubt and not (chain.failure or chain.is_estimate):
-            watch.counts[DOUBTS] += 1
-            chain.count[0] += 1
-            again = self._evaluate(chain, x, data, shapes, gradient)
-            if again == again:
-                watch.compare(x, logp, again)
-                logp = again
-        watch.see(x, logp)
-        return logp
-
-    def _evaluate(self, chain, *arguments):
         chain.failure, token = "", watched.set(True)
         try:
-            return self.compiled.entry(*arguments)
+            logp = self.compiled.entry(x, data, shapes, gradient)
+            chain.watch.see(x, logp)
+            return logp
         except Rejected as error:
             kind, chain.failure = error.kind, str(error)
         except Exception as error:
-            if not chain.rule.rejects_errors or isinstance(error, MemoryError | WrongReturn):
+            if not chain.rejects_errors or isinstance(error, MemoryError | WrongReturn):
                 raise
             kind, chain.failure = ERRORS, f"raised {type(error).__name__}: {error}"
         finally:
             watched.reset(token)
-        x, *_, gradient = arguments
         chain.watch.reject(kind, x, chain.failure)
         gradient[:] = np.nan
         return np.nan

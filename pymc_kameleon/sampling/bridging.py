@@ -17,7 +17,7 @@ from pymc_kameleon.findings.words import counted, grouped
 from pymc_kameleon.model.evaluators import MOST_DEATHS
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.layout import Layout
-from pymc_kameleon.model.watch import FAILED, Rule, Watch
+from pymc_kameleon.model.watch import FAILED, Watch
 from pymc_kameleon.sampling.worker_process import Failed
 from pymc_kameleon.sampling.workers import POLL_INTERVAL, Workers
 
@@ -80,7 +80,6 @@ class Density:
         self._start, region = layout.raveled(point)[layout.places], layout.region_array(restricted)
         logp = ModelLogp(model, variables, point, self.compile_kwargs, region)
         self.log_density = logp.compiled()
-        self.log_density.rule = Rule(doubts=False)
         self.coordinates = layout.coordinates()
         self._make_ready()
 

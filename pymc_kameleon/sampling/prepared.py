@@ -47,7 +47,7 @@ def _prepared(origin, store):
     columns = Columns(outputs, steps, keeps_warmup, *origin.labels(outputs))
     check_names(steps[0].model, columns, origin.numbers)
     at_once = origin.settings.max_concurrent
-    job = Job(steps, outputs, keeps_warmup, origin.settings.rule, at_once)
+    job = Job(steps, outputs, keeps_warmup, at_once)
     states, settings = origin.begin(job)
     _compile_learning(steps, states)
     numbered = enumerate(zip(origin.numbers, states, strict=True))

@@ -6,6 +6,7 @@ import numpy as np
 
 from pymc_kameleon.findings.finding import say
 from pymc_kameleon.findings.words import counted, grouped, in_words, some
+from pymc_kameleon.model.black_box import Function
 from pymc_kameleon.model.black_boxes import names_of
 from pymc_kameleon.step.draw_costs import SLOW_LOGP
 
@@ -79,10 +80,10 @@ def what_evaluations_cost(job, evaluations, chains, cores, together=False):
     )
 
 
-def say_what_more_workers_do(job, chains, workers):
+def say_what_more_workers_do(job, chains):
     """Tell who has an executor how more of its workers would have something to do."""
-    alone = [op for op in job.users_ops if not getattr(op, "minds_turns", False)]
-    if workers.evaluators.are_threads and alone:
+    alone = [op for op in job.users_ops if not isinstance(op, Function)]
+    if alone:
         say("one_thread_at_a_time", boxes=names_of(alone))
     if job.at_once == 1 and all(step.search.follows for step in job.steps):
         _log.info(

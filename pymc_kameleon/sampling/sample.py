@@ -190,9 +190,9 @@ def sample(
     ------
     ValueError
         For variables that no step moves, steps of other packages, impossible options, `reuse` of
-        another function or log-density, a result as `initvals` that lacks variables or has other
-        labels, if no start has a finite log-density, if `max_evaluations` are too few for chains to
-        begin, or if the `store` exists.
+        another function or log-density, a result as `initvals` that lacks variables, if no start
+        has a finite log-density, if `max_evaluations` are too few for chains to begin, or if the
+        `store` exists.
     SamplingError
         If a chain cannot start where `initvals` says, as its log-density is not finite there.
     KeyboardInterrupt
@@ -400,7 +400,7 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
         _log.info(workers.why_not_together)
     say_what_at_once_is_for(job)
     if workers.evaluators is not None:
-        say_what_more_workers_do(job, len(chains), workers)
+        say_what_more_workers_do(job, len(chains))
     left = evaluations_left(prepared, computed)
     if left is not None:
         left = left if max_evaluations is None else max_evaluations

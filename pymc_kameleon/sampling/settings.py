@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass, fields
 
 from pymc_kameleon.core.conventions import CHAINS
-from pymc_kameleon.model.watch import Rule
 from pymc_kameleon.sampling.budget import ALL_SETTLED
 from pymc_kameleon.step.base import DEFAULT_DRAWS
 from pymc_kameleon.step.options import checked_bool, checked_integer
@@ -49,11 +48,6 @@ class Settings:
     def but(self, **given):
         """Return these settings with some replaced, those that are not None."""
         return self.checked(**vars(self) | {k: v for k, v in given.items() if v is not None})
-
-    @property
-    def rule(self):
-        """What is done about evaluations that fail."""
-        return Rule(doubts=self.max_evaluations == 0)
 
     def attributes(self):
         """Return them as the attributes of a file, which are integers and text."""

@@ -328,7 +328,7 @@ class Workers:
 
 def _has_calls(job):
     """Whether an executor has something to do; warn if it has little or nothing."""
-    if not job.users_ops:
+    if not any(isinstance(op, Function) for op in job.users_ops):
         say("idle_executor")
         return False
     if not job.in_numba:

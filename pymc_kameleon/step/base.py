@@ -44,7 +44,6 @@ from pymc_kameleon.step.make_draws import (
     CannotStart,
     compiled_run,
     make_draws,
-    run_compiled_beside,
     where,
 )
 from pymc_kameleon.step.monitor import ChainMonitor
@@ -235,11 +234,8 @@ class KameleonStep(ArrayStepShared):
         self.known_before = None  # what the chains reuse of earlier runs, from `reused`
         self.patience = math.inf  # seconds after which a search tells how far it is
         self.setup_chain(self.rng, DEFAULT_DRAWS, draws=0)
-        with run_compiled_beside([self]) as waits:
-            self._compile()
-            if waits:
-                self.compile_learning()
-            self._load()
+        self._compile()
+        self._load()
         start = self.layout.raveled(self._initial_point)
         values, before = [], self.log_density.count[0]
         with taking_notes(start) as notes:

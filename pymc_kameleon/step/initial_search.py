@@ -5,8 +5,6 @@ from its beginning, by known values. `guide` is what other chains need of where 
 `rounds` what it has done.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
@@ -162,12 +160,11 @@ class InitialSearch:
         if first < self.d:
             return [], []
         self.note("start of the chain")
-        rule = step.log_density.rule
-        step.log_density.rule = replace(rule, rejects_errors=True)  # far away much may raise
+        step.log_density.rejects_errors = True  # far away much may raise
         try:
             looked = look_for_modes(logp, home, first, most, step.rng, step.prior)
         finally:
-            step.log_density.rule = rule
+            step.log_density.rejects_errors = False
         self.note("other modes")
         self.note_searches(*looked.searches[:2])
         step.note_other_mode(looked.other)

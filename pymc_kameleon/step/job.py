@@ -18,7 +18,7 @@ from pymc_kameleon.core.chain import COMMON, N_PROGRESS
 from pymc_kameleon.findings.words import grouped
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.gathering import out_of_turn
-from pymc_kameleon.model.watch import DEFAULT_RULE, LOOKING_CHAINS
+from pymc_kameleon.model.watch import LOOKING_CHAINS
 from pymc_kameleon.step.make_draws import (
     arrive,
     compiled_run,
@@ -98,13 +98,13 @@ class Portion(NamedTuple):
 class Job:
     """The model and its steps, compiled: what all chains of a run share.
 
-    `outputs` are kept of each draw, while tuning only if it `keeps_warmup`. The `rule` says what is
-    done about evaluations that fail; `at_once` may be under way, by which searches choose points.
+    `outputs` are kept of each draw, while tuning only if it `keeps_warmup`. Evaluations `at_once`
+    may be under way, by which searches choose points.
     """
 
-    def __init__(self, steps, outputs, keeps_warmup, rule=DEFAULT_RULE, at_once=1):
+    def __init__(self, steps, outputs, keeps_warmup, at_once=1):
         self.steps, self.outputs, self.keeps_warmup = steps, outputs, keeps_warmup
-        self.rule, self.at_once = rule, at_once
+        self.at_once = at_once
         self._make_ready()
 
     def _make_ready(self):
@@ -163,10 +163,10 @@ class Job:
         return self.outputs.n if self.keeps_warmup or not tuning else 0
 
     def copies(self):
-        """Return copies of the steps for a chain, which follow the rule."""
+        """Return copies of the steps for a chain."""
         copies = [step.for_chain() for step in self.steps]
         for step in copies:
-            step.log_density.rule, step.max_concurrent = self.rule, self.at_once
+            step.max_concurrent = self.at_once
         return copies
 
     def n_looks(self, begun, tune, total, chains):
@@ -288,14 +288,10 @@ def ask(job, steps, state):
 
 
 def evaluate(job, k, q):
-    """Return a trail's row of a step's log-density at q, its watch, and the evaluations made.
-
-    NaN is not evaluated again: nobody knows how often other chains did so.
-    """
+    """Return a trail's row of a step's log-density at q, its watch, and the evaluations made."""
     with job.turns:
         steps = job.idle_steps()
         logp = steps[k].log_density
-        logp.rule = replace(job.rule, doubts=False)
         logp.begin_watch()
         logp.watch.turn(-1)
         logp.count[0], logp.rng = 0, None
@@ -304,7 +300,6 @@ def evaluate(job, k, q):
         except BaseException as error:
             error.add_note(f"at {steps[k].layout.unraveled(q)}{logp.advice(error)}")
             raise
-        logp.rule = job.rule
         job.give_back(steps)
     return row, logp.watch, int(logp.count[0])
 

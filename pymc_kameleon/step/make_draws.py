@@ -6,7 +6,6 @@ them: the warm start before the first draw of a chain, and learning where that i
 
 import numpy as np
 
-from pymc_kameleon.core.beside import compiled_beside
 from pymc_kameleon.core.chain import (
     AT_STEP,
     COMMON,
@@ -19,7 +18,6 @@ from pymc_kameleon.core.chain import (
     Block,
     compile_draws,
 )
-from pymc_kameleon.core.errors import explained
 from pymc_kameleon.core.jit import specialise
 from pymc_kameleon.core.target import Outputs
 from pymc_kameleon.model.noise import NOISE_STATISTIC, estimate_variance, explain_moved
@@ -55,21 +53,12 @@ def compiled_run(steps):
     """Return the compiled function that makes draws with the steps in turn."""
     for step in steps:
         _check_gradient(step)
-    what = f"transitions of {' and '.join(type(step).__name__ for step in steps)}"
-    with say_if_compiling(f"the {what}"), explained(f"The {what}"):
-        return specialise(*_run_and_arguments(steps))
-
-
-def run_compiled_beside(steps):
-    """Return a context in which another process compiles that function; see `compiled_beside`."""
-    return compiled_beside(*_run_and_arguments(steps))
-
-
-def _run_and_arguments(steps):
-    blocks = tuple(block(step, CURRENT, step.statistics.empty(1)) for step in steps)
-    point, progress = np.zeros(blocks[0].places.size), np.zeros(N_PROGRESS, np.int64)
-    run = compile_draws(tuple(step.algorithm for step in steps))
-    return run, blocks, point, NO_OUTPUTS, progress
+    names = " and ".join(type(step).__name__ for step in steps)
+    with say_if_compiling(f"the transitions of {names}"):
+        blocks = tuple(block(step, CURRENT, step.statistics.empty(1)) for step in steps)
+        point, progress = np.zeros(blocks[0].places.size), np.zeros(N_PROGRESS, np.int64)
+        run = compile_draws(tuple(step.algorithm for step in steps))
+        return specialise(run, blocks, point, NO_OUTPUTS, progress)
 
 
 def make_draws(run, steps, point, n, outputs=NO_OUTPUTS, progress=None):

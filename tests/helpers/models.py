@@ -108,17 +108,28 @@ def box(function=standard_normal):
     return op, model
 
 
+class Counted:
+    """A function for `pk.black_box` that counts its calls in this process."""
+
+    def __init__(self):
+        self.function, self.count = standard_normal, 0
+
+    def __call__(self, x):
+        self.count += 1
+        return self.function(x)
+
+
 @cache
 def _guarded_box(options):
-    op = Counting()
-    return op, black_box(pk.black_box(op, **dict(options)))
+    counted = Counted()
+    return counted, black_box(pk.black_box(counted, ndim=0, **dict(options)))
 
 
-def guarded_box(function, **options):
-    """Return such a box with options of `pk.black_box`, and its model."""
-    op, model = _guarded_box(tuple(options.items()))
-    op.function, op.count = function, 0
-    return op, model
+def guarded_box(function=standard_normal, **options):
+    """Return a function of `pk.black_box`, with options of that, and its model."""
+    counted, model = _guarded_box(tuple(options.items()))
+    counted.function, counted.count = function, 0
+    return counted, model
 
 
 class Blind(Counting):

@@ -14,9 +14,7 @@ from concurrent.futures import ThreadPoolExecutor as Threads
 import faults
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
-from pytensor import wrap_py
 from runs import DRAWN, assert_same, messages, sample
 
 import pymc_kameleon as pk
@@ -82,24 +80,21 @@ def called(executor, function, *inputs, timeout=None):
 
 
 def test_a_worker_needs_numpy_and_cloudpickle_alone():
-    """For a function of a notebook, too; the broken twin is an Op, which needs PyTensor there."""
+    """For a function of a notebook, too; the broken twin is one of PyMC."""
     shift = 2.0
 
     @pk.black_box
     def simulator(x):
         return shift * x
 
-    op = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(simulator.function)
-    steps = []
-    for box in (simulator, op):
-        with pm.Model() as model:
-            pm.Normal("y", box(pm.Normal("x", shape=2)), 1, observed=np.ones(2))
-        steps.append(pk.baselines.RWM(model=model, steps_per_draw=2))
+    with pm.Model() as model:
+        pm.Normal("y", simulator(pm.Normal("x", shape=2)), 1, observed=np.ones(2))
+    step = pk.baselines.RWM(model=model, steps_per_draw=2)
     with Bare(2) as workers:
-        assert_same(sample(steps[0], executor=workers), sample(steps[0]), DRAWN)
+        assert_same(sample(step, executor=workers), sample(step), DRAWN)
         assert workers.parcels <= 4  # as a worker may lack it that gets it meanwhile
         with pytest.raises(NotHere, match=r"a worker cannot open it \(.*Workers need the same"):
-            sample(steps[1], executor=workers)
+            called(workers, pm.math.sin, 1.0)
 
 
 def test_a_function_travels_once_and_anew_if_it_has_changed():
@@ -168,8 +163,7 @@ def test_exceptions_name_the_line_of_the_user():
     assert "in breaks" in str(info.value.__cause__)
     with Bare(1) as worker, pytest.raises(ZeroDivisionError) as info:
         called(worker, lambda x: breaks_by_value(x), 1)
-    assert info.value.__cause__.lines[-1][0] == __file__
-    assert __file__ in str(info.value.__cause__)
+    assert "in breaks_by_value" in str(info.value.__cause__)
     with ProcessPoolExecutor(1, FORK) as pool, pytest.raises(RuntimeError, match="Stubborn"):
         called(pool, faults.RaisesStubborn((-1, 1)), np.zeros(2))
 

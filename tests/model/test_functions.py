@@ -12,7 +12,6 @@ from pytensor import wrap_py
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
-from pytensor.link.numba.dispatch.basic import numba_funcify, numba_njit
 from pytensor.scalar import ScalarOp, upgrade_to_float
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
@@ -79,35 +78,10 @@ def test_constants_changed_in_place_are_noticed():
     assert pk.baselines.RWM(model=model).log_density(np.ones(2)) == -10.0
 
 
-@pytest.mark.slow
-def test_what_the_compiler_goes_by_is_noticed(model):
-    step = pk.baselines.RWM(model=model)
-    fast = pytensor.config.numba__fastmath
-    with pytensor.config.change_flags(numba__fastmath=not fast):
-        assert not same_functions(step, pk.baselines.RWM(model=model))
-    assert same_functions(step, pk.baselines.RWM(model=model))
-
-
 def test_options_that_are_arrays(model):
     kwargs = {"random_seed": np.array([1, 2])}
     for _ in range(2):
         pk.baselines.RWM(model=model, compile_kwargs=kwargs)
-
-
-@pytest.mark.slow
-def test_an_op_that_numba_has_learned_is_compiled():
-    class Learner(Box):
-        pass
-
-    with pm.Model() as model:
-        pm.Potential("p", Learner()(pm.Flat("x", shape=2)))
-    assert pk.baselines.RWM(model=model).log_density.holds_gil
-
-    @numba_funcify.register(Learner)
-    def _(op, node, **kwargs):
-        return numba_njit(lambda x: np.asarray(-0.5 * (x**2).sum()))
-
-    assert not pk.baselines.RWM(model=model).log_density.holds_gil
 
 
 # ---- data ---------------------------------------------------------------------------------------

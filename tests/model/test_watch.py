@@ -17,7 +17,6 @@ from pymc.exceptions import SamplingError
 from runs import QUIET, assert_same, begun, job_of, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon.model import watch
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.remote import NotHere, TooLong, within
 from pymc_kameleon.step.job import advance
@@ -130,14 +129,6 @@ def test_starts_that_fail_say_why():
         run(fails, on_error="reject")
     with pytest.raises(SamplingError, match="RWM cannot start: the likelihood raised KeyError"):
         run(fails, on_error="reject", initvals={"x": [0.0, 0.0]})
-
-
-@pytest.mark.slow
-def test_gradients_of_rejected_points_are_none():
-    _, model = guarded_box(fails_right, on_error="reject")
-    dt = sample(pk.baselines.MALA(model=model))
-    assert dt["posterior"].attrs["rejected_errors"] > 0
-    assert float(dt["posterior"]["x"][..., 0].max()) <= 0.5
 
 
 @pytest.mark.parametrize(
@@ -288,17 +279,6 @@ def test_a_model_that_remembers_is_noticed(caplog):
     assert "remembers earlier calls" in warned(caplog)[0]
 
 
-def test_nan_at_random_is_noticed_and_survived(caplog):
-    rng = np.random.default_rng(1)
-    start = {"x": [0.1, 0.2]}
-    dt, op = run(lambda x: np.nan if rng.random() < 0.05 else standard_normal(x), initvals=start)
-    assert "was NaN, and finite when it was evaluated there again" in "".join(warned(caplog))
-    assert op.count == counted(dt)
-    caplog.clear()
-    run(lambda x: np.nan if x[0] > 1 else standard_normal(x), chains=4)
-    assert warned(caplog) == []
-
-
 def test_a_start_that_is_nan_is_evaluated_again(caplog):
 
     def start(n_nan):
@@ -312,10 +292,9 @@ def test_a_start_that_is_nan_is_evaluated_again(caplog):
         caplog.clear()
         run(function, initvals={"x": [0.1, 0.2]}, chains=1, tune=0)
 
-    for n_nan in 1, 3:  # within an evaluation, and by another one
-        start(n_nan)
-        assert "was NaN, and finite" in warned(caplog)[0]
-        assert "[random_nan]" in warned(caplog)[0]
+    start(n_nan=1)
+    assert "was NaN, and finite" in warned(caplog)[0]
+    assert "[random_nan]" in warned(caplog)[0]
     with pytest.raises(SamplingError, match="is not finite at the current point"):
         start(10_000)
 
@@ -335,7 +314,7 @@ def test_what_was_seen_travels():
     """Also to where the model was compiled anew."""
     _, model = box(fails_right)
     job = job_of(pk.baselines.RWM(model=model))
-    job.rule = watch.Rule(rejects_errors=True)
+    job.steps[0].log_density.rejects_errors = True
     with black_box_ops_silent():
         copy = cloudpickle.loads(cloudpickle.dumps(job))
     seen = [advance(each, begun(job), 40)[0].steps[0].watch for each in (job, copy)]

@@ -21,7 +21,7 @@ import pytest
 import xarray as xr
 from hypothesis import example, given
 from hypothesis import strategies as st
-from models import box, normal
+from models import box, guarded_box, normal
 from pymc.exceptions import SamplingError
 from pymc.step_methods import CompoundStep
 from pymc.util import get_random_generator
@@ -1114,7 +1114,7 @@ def test_impossible_options(options, message, gam):
 
 
 def test_cores_beside_an_executor_are_not_used(caplog):
-    walk = pk.baselines.RWM(model=box()[1])
+    walk = pk.baselines.RWM(model=guarded_box()[1])
     with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.INFO, "pymc_kameleon"):
         sample(walk, executor=pool, cores=2)
     assert sum("cores=2 is not used" in message for message in messages(caplog)) == 1

@@ -13,7 +13,6 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from models import box, standard_normal
-from pytensor.compile.builders import OpFromGraph
 from runs import DRAWN, assert_same, messages, sample
 
 import pymc_kameleon as pk
@@ -69,9 +68,14 @@ def test_two_threads_are_in_the_function_at_the_same_time(walk, monkeypatch):
 
 def test_other_ops_take_turns_which_is_told(caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
-    _, model = box()
+    op, model = box()
     with ThreadPoolExecutor(2) as threads:
         sample(pk.baselines.RWM(model=model), chains=2, executor=threads)
+        assert any("[idle_executor]" in text for text in messages(caplog))
+        with pm.Model() as both:
+            x = pm.Normal("x", shape=2)
+            pm.Potential("both", op(x) + pk.black_box(standard_normal, ndim=0)(x))
+        sample(pk.baselines.RWM(model=both), chains=2, executor=threads)
     [said] = [text for text in messages(caplog) if "[one_thread_at_a_time]" in text]
     assert "@pk.black_box" in said
 
@@ -117,7 +121,7 @@ def inner(x):
 
 
 def nested():
-    """Black boxes inside of a function, and of an Op, whose call would be torn in the middle."""
+    """Black boxes inside of a function, whose call would be torn in the middle."""
     x = pt.dvector()
     with_box = pytensor.function([x], inner(x) + x, mode="FAST_COMPILE")
     lock = threading.Lock()  # PyTensor's functions keep what they compute
@@ -127,10 +131,9 @@ def nested():
         with lock:
             return with_box(v)
 
-    in_op = pk.black_box(OpFromGraph([x], [inner(2 * x) + x]))
     with pm.Model() as model:
         z = pm.Normal("z", shape=2)
-        for name, box in {"one": in_function, "two": in_op, "three": inner}.items():
+        for name, box in {"one": in_function, "two": inner}.items():
             pm.Normal(name, box(z), 5, observed=np.ones(2))
     return model
 

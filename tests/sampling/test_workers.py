@@ -20,11 +20,9 @@ import cloudpickle
 import faults
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
-from models import box, normal
+from models import box, guarded_box, normal
 from pymc.exceptions import SamplingError
-from pytensor import wrap_py
 from runs import QUIET, assert_same, begun, job_of, joined, messages, resume, same, sample, unpooled
 from test_contract import ROWS
 
@@ -88,13 +86,13 @@ def test_an_advance_is_a_pure_function(job):
 @pytest.fixture(scope="module")
 def step():
     """Of a black box."""
-    return pk.baselines.RWM(model=box()[1], steps_per_draw=3)
+    return pk.baselines.RWM(model=guarded_box()[1], steps_per_draw=3)
 
 
 @pytest.fixture
 def black_box(step):
     """Return a function that gives the black box another function, and samples."""
-    op, model = box(faults.wells)
+    op, model = guarded_box(faults.wells)
 
     def run(function=faults.wells, step=step, wait=False, **options):
         op.function = function
@@ -108,7 +106,7 @@ def black_box(step):
 
 @pytest.fixture(scope="module")
 def expected(step):
-    box(faults.wells)
+    guarded_box(faults.wells)
     return {
         n: sample(step, tune=40, draws=20, chains=n, initvals=[faults.well(i) for i in range(n)])
         for n in (2, 3)
@@ -226,7 +224,7 @@ def test_a_dask_cluster_gives_the_same_draws(cluster, black_box, expected, late,
     """Also when a worker dies, which Dask begins anew."""
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         assert_same(black_box(executor=cluster.get_executor()), expected[3], ALL)
-    assert "Sampling by ClientExecutor, which calls `Counting` (3 chains)" in caplog.text
+    assert "Sampling by ClientExecutor, which calls `Counted` (3 chains)" in caplog.text
     # A handler of asyncio, of a worker without a job so far, cannot be sent.
     assert any(cluster.run(lambda: signal.getsignal(signal.SIGINT) is signal.SIG_IGN).values())
     killer = faults.Kills(late(1), tmp_path / "killed")
@@ -241,14 +239,14 @@ def test_a_dask_cluster_gives_the_same_draws(cluster, black_box, expected, late,
 
 @pytest.mark.parametrize("home", ["__main__", pytest.param(__name__, marks=pytest.mark.slow)])
 def test_a_function_of_a_notebook_is_the_one_of_now(home, monkeypatch):
-    """And one inside a function travels, too; PyTensor's pickle has its name alone."""
+    """And one inside a function travels, too."""
 
     def model(centre):
         def well(x):
             return np.array(-0.5 * (x - centre) ** 2)
 
         well.__module__ = home
-        op = wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])(well)
+        op = pk.black_box(well, ndim=0)
         if home == "__main__":
             monkeypatch.setattr(sys.modules["__main__"], "well", op, raising=False)
         with pm.Model() as model:
@@ -267,7 +265,7 @@ def test_a_function_of_a_notebook_is_the_one_of_now(home, monkeypatch):
 def test_what_cannot_travel_is_said():
     lock = threading.Lock()
 
-    @wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
+    @pk.black_box(ndim=0)
     def locked(x):
         with lock:
             return np.array(-0.5 * x**2)
@@ -284,7 +282,7 @@ def test_an_executor_without_black_boxes_is_not_used(line_walk, caplog):
     with forked() as executor:
         assert_same(sample(line_walk, executor=executor), sample(line_walk), ALL)
     [said] = [text for text in messages(caplog) if "[idle_executor]" in text]
-    assert said.startswith("The executor is not used, because the model calls no black box.")
+    assert said.startswith("The executor is not used, because the model calls no function of")
 
 
 # ---- workers that die -----------------------------------------------------------------------
@@ -392,8 +390,8 @@ def test_an_exception_of_a_black_box_arrives(cores, black_box, expected, late, m
     if cores == 2:
         assert isinstance(cause, WorkerTraceback)
         assert "in happen" in str(cause)
-    box(faults.wells)
-    whole = pk.resume(error.value.result, model=box(faults.wells)[1], cores=1, **QUIET)
+    guarded_box(faults.wells)
+    whole = pk.resume(error.value.result, model=guarded_box()[1], cores=1, **QUIET)
     assert_same(whole, expected[3], ALL)
 
 
@@ -629,7 +627,7 @@ class Tells(faults.Hangs):
 
 
 def hang_in_workers(step, folder):
-    box(Tells(folder))
+    guarded_box(Tells(folder))
     sample(step, cores=2, initvals={"x": [0.1, 0.2]})
 
 

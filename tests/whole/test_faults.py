@@ -30,7 +30,7 @@ from boxed import SAMPLERS
 from core.test_compiler import plus_one, scaled
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import Counting, box, normal
+from models import Counting, guarded_box, normal
 from numba import config, int64
 from pytensor.compile import Mode
 from runs import (
@@ -183,7 +183,7 @@ def test_ctrl_c_at_a_random_moment(where, n, walk, black_walk, done):
     """What is returned are the first draws of an undisturbed run; going on gives the others."""
     options, step = {"tune": 4, "draws": 6, "cores": 1}, walk
     if where in ("own processes", "pool"):
-        box(faults.wells)
+        guarded_box(faults.wells)
         options["initvals"], step = {"x": np.array([0.1, 0.2])}, black_walk
     whole = sample(step, **options)
 
@@ -248,7 +248,7 @@ def interrupt(where, n, seed=1):
     If they all came before the first draws, up to nine more follow. This process leads a group of
     its own.
     """
-    _, model = box(faults.wells)
+    _, model = guarded_box(faults.wells)
     step = pk.baselines.RWM(model=model, steps_per_draw=2)
     options = {"tune": 4, "draws": 6, "quiet": True, "initvals": {"x": np.array([0.1, 0.2])}}
     whole, kept = sample(step, **options), 0
@@ -342,14 +342,14 @@ def test_ctrl_c_at_a_random_moment_of_pm_sample(cores, n, walk):
 @pytest.mark.parametrize("where", ["in turn", "threads"])
 def test_a_likelihood_may_press_ctrl_c_itself(where, black_walk, caplog):
     """As a solver does that is interrupted: the run says so, and has the draws until then."""
-    box()
+    guarded_box()
     options = {"tune": 4, "draws": 6, "initvals": {"x": np.array([0.1, 0.2])}}
     whole = sample(black_walk, **options)
-    box(Disturbed(30, KeyboardInterrupt))
+    guarded_box(Disturbed(30, KeyboardInterrupt))
     with pools(where) if where == "threads" else nullcontext() as executor:
         result = sample(black_walk, executor=executor, **options)
     assert "interrupted" in codes(result)
-    box()
+    guarded_box()
     is_part_of(result, whole)
     assert_same(resume(result, black_walk.model, None), whole, ALL)
 
@@ -361,10 +361,10 @@ def test_a_likelihood_may_press_ctrl_c_itself(where, black_walk, caplog):
 @pytest.mark.parametrize("executor", [None, partial(pools, "pool")], ids=["own", "callable"])
 def test_a_likelihood_that_leaks_until_its_workers_are_killed(executor, black_walk, caplog):
     """Though no worker survives what takes half a second: new ones make fewer draws at a time."""
-    box(faults.wells)
+    guarded_box(faults.wells)
     options = {"tune": 40, "draws": 100, "initvals": {"x": np.array([0.1, 0.2])}}
     whole = sample(black_walk, **options)
-    box(faults.Leaks(60))
+    guarded_box(faults.Leaks(60))
     result = sample(black_walk, **options | {"cores": 2, "executor": executor})
     assert_same(result, whole, ALL)
     assert len(messages(caplog)) > 4
@@ -431,10 +431,10 @@ def test_draws_that_cannot_be_put_together_are_told(black_walk, monkeypatch):
         raise MemoryError
 
     monkeypatch.setattr(pk.sampling.run, "data_tree", fail)
-    box(Disturbed(30, MemoryError))
+    guarded_box(Disturbed(30, MemoryError))
     with pytest.raises(MemoryError, match="the solver broke down") as error:
         sample(black_walk)
-    box()
+    guarded_box()
     where, lost = error.value.__notes__
     assert "Look for a likelihood that keeps some memory" in where
     assert lost == "The draws until then could not be put together: MemoryError()"
@@ -814,7 +814,7 @@ def test_a_start_on_the_boundary_of_a_transform(fit):
 @pytest.mark.parametrize("at", [0.0, -1.0])
 def test_a_jump_of_the_log_density(at, black_walk):
     """A draw is beyond it as often as it should be."""
-    box(lambda x: -0.5 * x @ x - 3 * (x[0] > at))
+    guarded_box(lambda x: -0.5 * x @ x - 3 * (x[0] > at))
     options = {"tune": 300, "draws": 3000, "initvals": {"x": np.zeros(2)}}
     beyond = sample(black_walk, **options)["posterior"]["x"][..., 0] > at
     below, above = norm.cdf(at), np.exp(-3) * norm.cdf(-at)
@@ -888,8 +888,8 @@ STEPS = {
     "kam": lambda: pk.KAM(model=normal(2), steps_per_draw=3),
     "mala": lambda: pk.GadMALA(model=normal(2), steps_per_draw=2),
     "modes": lambda: pk.CyclicalKAM(model=normal(2), steps_per_draw=2),
-    "box": lambda: pk.baselines.RWM(model=box()[1], steps_per_draw=2),
-    "box by gam": lambda: pk.GAM(model=box()[1], steps_per_draw=1),
+    "box": lambda: pk.baselines.RWM(model=guarded_box()[1], steps_per_draw=2),
+    "box by gam": lambda: pk.GAM(model=guarded_box()[1], steps_per_draw=1),
 }
 FEW = ("walk", "box")
 """Those that the fast suite has made anyway."""
@@ -906,7 +906,7 @@ def made(name):
 @cache
 def undisturbed(name, tune, pool):
     if name.startswith("box"):
-        box()
+        guarded_box()
     return sample(unpooled(made(name), pool), tune=tune, draws=DRAWS)
 
 
@@ -955,7 +955,7 @@ def disturb(run):
     step = unpooled(made(run["name"]), run["pool"])
     options = {"tune": run["tune"], "draws": run["draws"], "cores": run["cores"]}
     if run["name"].startswith("box"):
-        box(Disturbed(at, fault))
+        guarded_box(Disturbed(at, fault))
     if fault in ("stop", "callback"):
         calls = iter(range(at % 12, -1, -1))
 
@@ -973,7 +973,7 @@ def disturb(run):
         return getattr(error, "result", None)
     finally:
         if run["name"].startswith("box"):
-            box()
+            guarded_box()
 
 
 def check_run(run):
@@ -1030,7 +1030,7 @@ def job(name):
 def at_once(name, tune):
     """Return the state and what was made of a chain that nothing disturbs."""
     if name.startswith("box"):
-        box()
+        guarded_box()
     state, portions = begun(job(name), tune=tune, draws=DRAWS), []
     while left := to_the_next_stop(name, state):
         state, portion = advance(job(name), state, left)
@@ -1074,10 +1074,10 @@ def check_chain(case):
             break
         before = pickle.dumps(mine)
         while failures:
-            box(Disturbed(failures.pop(), case["error"]))
+            guarded_box(Disturbed(failures.pop(), case["error"]))
             with suppress(*ERRORS):
                 advance(job(name), mine, n)
-            box()
+            guarded_box()
         assert pickle.dumps(mine) == before
         if k % case["travels"] == 0:
             mine = pickle.loads(before)

@@ -131,9 +131,6 @@ class _OfBox(NamedTuple):
             "inputs": int(box.p),
             "outputs": int(box.q),
             "takes_coordinates": box.takes_coordinates,
-            "constants": box.digest,
-            "code": box.code,
-            "no_code": box.no_code,
             "variant": int(choices.variant[b]),
             "scores": choices.scores[b].tolist(),
             "hyper": np.nan_to_num(choices.hyper[b], nan=-1).astype(int).tolist(),
@@ -256,10 +253,8 @@ def reused_by(step, datasets):
 
 
 def _calls_of(box, label, known):
-    """Return the Calls of a box: of one with the same constants, or else of the same label."""
-    named = [calls for calls in known if calls.described["name"] == box.name]
-    exact = [calls for calls in named if calls.described["constants"] == box.digest]
-    found = exact or [calls for calls in named if calls.described["label"] == label]
+    """Return the Calls of a box, those of the same label."""
+    found = [calls for calls in known if calls.described["label"] == label]
     for calls in found:
         p, q = calls.described["inputs"], calls.described["outputs"]
         if (p, q) != (box.p, box.q):
@@ -269,15 +264,6 @@ def _calls_of(box, label, known):
                 f"{counted(box.p, 'input')} ({', '.join(box.inputs)}) and "
                 f"{counted(box.q, 'output')}. They are of use where both are the same."
             )
-    if found and not exact:
-        _log.info("`%s` had other constants, or data, in what is reused of it.", box.name)
-    codes = {calls.described["code"] for calls in found}
-    if box.no_code and found:
-        _log.info(
-            "Whether the code of `%s` has changed cannot be told, as %s", box.name, box.no_code
-        )
-    elif codes - {box.code}:
-        _log.info("The code of `%s` has changed since, or what it refers to.", box.name)
     return found
 
 

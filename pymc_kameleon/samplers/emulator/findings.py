@@ -12,15 +12,13 @@ LEAST_WORTH = 0.3
 """Worth of a move by the emulator below which it does not predict; 2 would be independent draws."""
 
 
-def what_is_emulated(log_density, initial_point):
-    """Return in words the black boxes of a SimulatorLogp, with their inputs and outputs."""
-    simulators, parts = log_density.simulators, []
+def what_is_emulated(simulators):
+    """Return in words the black boxes of a log-density, with their inputs and outputs."""
+    parts = []
     for b, box in enumerate(simulators.boxes):
-        n_vary = log_density.n_varying(b, initial_point)
         n_calls = (simulators.applications[:, 0] == b).sum()
-        vary = "" if n_vary == box.p else f", of which {n_vary} vary"
         often = f", {n_calls} times in each evaluation" if n_calls > 1 else ""
-        sizes = f"{counted(box.p, 'input')}{vary}; {counted(box.q, 'output')}"
+        sizes = f"{counted(box.p, 'input')}; {counted(box.q, 'output')}"
         parts.append(f"`{box.name}` ({sizes}){often}")
     return f", emulating {' and '.join(parts)}"
 

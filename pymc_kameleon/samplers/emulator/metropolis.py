@@ -126,7 +126,7 @@ class EmulatorMetropolis(ApproximationMetropolis):
     @property
     def emulates(self):
         """Which black boxes, with the sizes of their inputs and outputs, for the log of a run."""
-        return findings.what_is_emulated(self.log_density, self._initial_point)
+        return findings.what_is_emulated(self.log_density.simulators)
 
     @staticmethod
     def compile_learning():

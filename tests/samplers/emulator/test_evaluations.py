@@ -13,7 +13,6 @@ from runs import assert_same, messages, resume, sample
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.emulator import SimulatorEmulator
 from pymc_kameleon.approximation import records
-from pymc_kameleon.model.black_boxes import code_of
 from pymc_kameleon.samplers.emulator import evaluations as reuse
 from pymc_kameleon.samplers.emulator.evaluations import calls_in
 
@@ -208,39 +207,6 @@ def test_another_name_and_step_are_refused(run, step):
         sample(other, reuse=run[0])
     with pytest.raises(ValueError, match="that moves all variables, not"):
         sample(pk.GAM(model=step.model), reuse=run[0])
-
-
-def test_changed_code_is_told(run, step, caplog, monkeypatch):
-    caplog.set_level(logging.INFO, "pymc_kameleon")
-    changed = run[0].copy(deep=True)
-    boxes = changed["evaluations"].attrs["boxes"]
-    [calls] = calls_in(run[0]["evaluations"].to_dataset())
-    code, constants = calls.described["code"], calls.described["constants"]
-    assert len(code) == len(constants) == 64
-    assert code_of(decay_op)[0] == code != code_of(other_op)[0]
-    reuse.reused_by(step, [changed["evaluations"].to_dataset()])
-    assert not any("changed" in text or "other constants" in text for text in messages(caplog))
-    boxes = boxes.replace(code, "0" * 64).replace(constants, "1" * 64)
-    changed["evaluations"].attrs["boxes"] = boxes
-    reuse.reused_by(step, [changed["evaluations"].to_dataset()])
-    texts = messages(caplog)
-    assert any("The code of `decay` has changed" in text for text in texts)
-    assert any("`decay` had other constants" in text for text in texts)
-
-
-def test_what_cannot_be_told_of_code():
-    unknown = object()
-
-    def uses(x):
-        return x, unknown
-
-    class Named:
-        pass
-
-    op = wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])(uses)
-    digest, why = code_of(op)
-    assert digest == ""
-    assert "of which nothing is known" in why
 
 
 def test_chosen_calls(run, monkeypatch):

@@ -117,7 +117,7 @@ def test_a_likelihood_that_raises_where_a_look_leads_does_not_end_the_run(monkey
     assert text.startswith("2 exceptions")
     [text] = [text for text in messages(caplog) if text.startswith("More than half")]
     assert "impossible: " in text
-    assert not step.log_density.rule.rejects_errors
+    assert not step.log_density.rejects_errors
 
 
 def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch):

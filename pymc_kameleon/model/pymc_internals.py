@@ -7,6 +7,7 @@ missing, which is told where the feature is used.
 import logging
 from importlib import import_module
 from importlib.metadata import version
+from weakref import ref
 
 from rich.progress import ProgressColumn
 from rich.table import Column
@@ -18,6 +19,7 @@ PYMC = f"PyMC {version('pymc')}"
 try:
     from pymc.exceptions import SamplingError
     from pymc.stats.convergence import SamplerWarning, WarningType
+    from pymc.stats.convergence import logger as warnings_logger
     from pymc.step_methods.arraystep import ArrayStepShared
     from pymc.step_methods.compound import BlockedStep, CompoundStep, StepMethodState
     from pymc.step_methods.state import dataclass_state
@@ -123,6 +125,43 @@ _log.getEffectiveLevel = _effective_level
 _log.addHandler(ToPyMC())
 
 
+class Problems(str):
+    """The `problems` of a chain, a list, for PyMC's logger; its `heading` says which step."""
+
+    @classmethod
+    def of(cls, heading, problems):
+        """Join the problems of a step."""
+        self = cls(" ".join([heading, *problems]))
+        self.heading, self.problems = heading, problems
+        return self
+
+
+class OncePerRun(logging.Filter):
+    """Drops what another chain of the same run, as long as its bar is there, has warned of."""
+
+    def __init__(self):
+        super().__init__()
+        self._bar, self._said = lambda: None, set()
+
+    def begin(self, bar):
+        """Begin a run, as long as the function `bar` is there."""
+        warnings_logger.addFilter(self)
+        self._bar, self._said = ref(bar), set()
+
+    def filter(self, record):
+        """Keep the problems that are new."""
+        if not isinstance(record.msg, Problems) or self._bar() is None:
+            return True
+        heading, problems = record.msg.heading, record.msg.problems
+        new = [problem for problem in problems if (heading, problem) not in self._said]
+        self._said.update((heading, problem) for problem in new)
+        record.msg = Problems.of(heading, new)
+        return bool(new)
+
+
+_once_per_run = OncePerRun()
+
+
 # ---- progress bar -------------------------------------------------------------------------------
 
 
@@ -158,4 +197,5 @@ def progress_update(titles):
             "failing": stats.stuck,
         }
 
+    _once_per_run.begin(update_stats)
     return update_stats

@@ -8,7 +8,7 @@ from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.findings.registry import NOTE
 from pymc_kameleon.findings.words import some
 from pymc_kameleon.model.noise import noise_of
-from pymc_kameleon.model.pymc_internals import SamplerWarning, WarningType
+from pymc_kameleon.model.pymc_internals import Problems, SamplerWarning, WarningType
 from pymc_kameleon.model.starts import terms_that_are_not_finite
 from pymc_kameleon.model.watch import AFTER, BEFORE, ODD
 from pymc_kameleon.step.searches import impossible_prior, of_searches
@@ -24,8 +24,8 @@ def closing_warning(step):
     found = [one for one in findings_of(step) if one.severity != NOTE]
     if not found:
         return None
-    said = " ".join(f"{one.what} {one.remedy}" for one in found)
-    return SamplerWarning(WarningType.BAD_PARAMS, f"{label(step)}: {said}", "warn")
+    said = Problems.of(f"{label(step)}:", [f"{one.what} {one.remedy}" for one in found])
+    return SamplerWarning(WarningType.BAD_PARAMS, said, "warn")
 
 
 def label(step):

@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 from boxed import SAMPLERS
 from models import box, normal
+from pymc.stats.convergence import log_warning_stats
 from runs import codes, last_warning, sample
 
 import pymc_kameleon as pk
@@ -216,7 +217,7 @@ FEW = "Only 0 transitions of tuning"
 
 
 @pytest.mark.parametrize("cores", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_each_chain_warns(cores, caplog):
+def test_once_per_run_and_cause(cores, caplog):
     """In the log of the parent; without trouble beside NUTS, which warns too."""
     with pm.Model():
         x = pm.Normal("x", shape=2)
@@ -233,7 +234,38 @@ def test_each_chain_warns(cores, caplog):
 
         starts = pk.initvals(3, random_seed=1)
         assert said(tune=50) == []  # they jump
+        for _ in range(2):  # a second run warns again
+            (line,) = said(tune=0)
+            assert line.count("GAM([x]):") == line.count(START) == line.count(FEW) == 1
+        # What the first chain does not say is said by the second one, without the rest.
         lines = said(tune=0, initvals=[starts[0], {}, {}])
-        assert sum(START in line for line in lines) == 2
-        assert sum(FEW in line for line in lines) == 3
+        if cores == 1:  # otherwise, which chain speaks first is open
+            assert [(START in line, FEW in line) for line in lines] == [
+                (False, True),
+                (True, False),
+            ]
+        assert "".join(lines).count(START) == "".join(lines).count(FEW) == 1
         assert said(tune=50, initvals=starts) == []
+
+
+def test_other_messages_of_pymc_pass_the_filter_and_ours_outside_a_run(caplog):
+    """PyMC's population sampler has no bar of the steps: there, each chain warns."""
+    step = pk.GAM(model=normal(2))
+    said = closing(step, draws=1)
+    updates = step._make_progressbar_update_functions()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            log_warning_stats([{"warning": said}, {"warning": "theirs"}])
+        del updates
+        for _ in range(2):
+            log_warning_stats([{"warning": said}])
+    assert [line.partition(":")[0] for line in caplog.messages] == [
+        *("GAM([x])", "theirs", "theirs"),
+        *("GAM([x])", "GAM([x])"),
+    ]
+
+
+def closing(step, draws):
+    """Return the SamplerWarning of a chain without tuning."""
+    step.setup_chain(np.random.default_rng(1), 0, draws)
+    return step.step({"x": np.zeros(2)})[1][0]["warning"]

@@ -186,6 +186,12 @@ class Call(NamedTuple):
         parts = [var.astype("float64").reshape((rows, -1)) for var in self.outputs]
         return pt.concatenate(parts, axis=1).ravel()
 
+    def y_at(self, start):
+        """Return the values of its outputs there."""
+        rows = self.n_rows(start)
+        values = [start.values[var].astype(np.float64).reshape(rows, -1) for var in self.outputs]
+        return np.concatenate(values, axis=1).ravel()
+
     def cut_outputs(self, y, start):
         """Map each output to its part of `y`."""
         rows, replacements, end = y.reshape((self.n_rows(start), self.q(start))), {}, 0

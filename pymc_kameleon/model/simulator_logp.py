@@ -24,6 +24,7 @@ from pytensor import function
 from pytensor.compile import Mode
 from pytensor.gradient import NullTypeGradError
 
+from pymc_kameleon.core.conventions import ROOT_EPS
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     density_entry,
@@ -33,10 +34,14 @@ from pymc_kameleon.model.entry_points import (
 )
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.simulator_calls import NotEmulated
-from pymc_kameleon.model.simulators import cut_of
+from pymc_kameleon.model.simulators import cut_of, returns_loglikelihood
 
 TRUTH, INPUTS, DENSITY, PULLBACK = range(4)
 """Places among the functions."""
+
+SHIFTS = (0.1, 1.0, 10.0, 1000.0)
+"""Of y, relative to 1 + |y|, by which it is seen whether log π is linear in it: up and down, as a
+log-density may have corners on one side only."""
 
 
 class Tape(NamedTuple):
@@ -59,12 +64,14 @@ class SimulatorLogp(ModelLogp):
         self._begin(model, own, initial_point, logp, region, gradient_size=cut.y.type.shape[0])
         depends_on = own, cut.simulators.sizes.tolist(), cut.simulators.applications.tolist()
         self._to_compile = model, depends_on, lambda: self._graphs(cut, own), compile_kwargs
+        self._to_check = cut.start, initial_point
 
     def compiled(self):
-        """Compile it; raise NotEmulated if numba cannot."""
+        """Compile it; raise NotEmulated if numba cannot, or if nothing is to be emulated."""
         try:
             super().compiled()
             self._check_compiled()
+            self._check_outputs(*self._to_check)
         except NotEmulated as error:
             error.n_trials = self.n_trials
             raise
@@ -89,6 +96,29 @@ class SimulatorLogp(ModelLogp):
                 raise NotEmulated(f"The model around its black boxes calls Python for {names}.")
             if not (hasattr(compiled.function.vm, "jit_fn") or config.DISABLE_JIT):
                 raise NotEmulated("numba cannot compile the model around its black boxes.")
+
+    def _check_outputs(self, y, initial_point):
+        """Raise NotEmulated if the log-density is linear in a box's outputs."""
+        rng = np.random.default_rng(0)
+        start = np.concatenate([np.ravel(initial_point[var.name]) for var in self.value_vars])
+        starts = start + np.zeros((2, 1))
+        starts[1, : self.region.shape[1]] += rng.uniform(-0.1, 0.1, self.region.shape[1])
+        y = np.where(np.isfinite(y), y, 1.0)
+        shifts = [0.0, *SHIFTS, *np.negative(SHIFTS)]
+        ys = y + np.multiply.outer(shifts, (1.0 + np.abs(y)) * rng.uniform(1, 2, y.size))
+        slopes = [self.gradients_given(np.tile(z, (len(ys), 1)), ys)[0] for z in starts]
+        for b, box in enumerate(self.simulators.boxes):
+            by_y = [slope[:, self._places(b)] for slope in slopes]
+            depends = any((s != 0.0).any() for s in by_y)  # if not, another box may depend on it
+            is_linear = all(np.max(np.abs(s - s[0])) <= ROOT_EPS * np.max(np.abs(s)) for s in by_y)
+            if depends and is_linear:
+                raise NotEmulated(returns_loglikelihood(box.name))
+
+    def _places(self, b):
+        """Return which outputs are those of a box."""
+        q = self.simulators.sizes[b, 1]
+        of_box = self.simulators.applications[self.simulators.applications[:, 0] == b]
+        return (of_box[:, 2, None] + np.arange(q)).ravel()
 
     # ---- from Python ----------------------------------------------------------------------------
 
@@ -123,8 +153,9 @@ class SimulatorLogp(ModelLogp):
         return np.array([call(row) for row in x])
 
     def __getstate__(self):
-        """Leave the graphs behind."""
-        return {k: v for k, v in super().__getstate__().items() if k != "_alone"}
+        """Leave the graphs behind, and what only compiling them needs."""
+        left = "_alone", "_to_check"
+        return {k: v for k, v in super().__getstate__().items() if k not in left}
 
     def _tapes(self, place, points, y):
         for z, own in zip(points, y, strict=True):

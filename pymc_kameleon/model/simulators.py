@@ -63,6 +63,7 @@ class Cut(NamedTuple):
     y: pt.TensorVariable
     x: pt.TensorVariable
     density: pt.TensorVariable  # log π(z, y)
+    start: np.ndarray  # y at the initial point, or near it
     n_trials: int  # calls of all black boxes that this took
     alone: list  # of each box: a vector of p inputs, and what it returns of them, (q,)
 
@@ -81,7 +82,8 @@ def cut_of(model, logp, own, initial_point):
     x = pt.concatenate([call.x(start) for call in calls])
     density, x = clone_replace([graph.outputs[0], x], replacements, rebuild_strict=False)
     whole = [graph.outputs[0], pt.concatenate([call.y(start) for call in calls])]
-    return Cut(simulators, whole, y, x, density, start.n_trials, alone)
+    at_start = np.concatenate([call.y_at(start) for call in calls])
+    return Cut(simulators, whole, y, x, density, at_start, start.n_trials, alone)
 
 
 def _graph_and_calls(model, logp, own):
@@ -93,11 +95,7 @@ def _graph_and_calls(model, logp, own):
         raise NotEmulated(_why_none(logp, calls, own))
     for call in calls:
         if _is_linear_in(graph.outputs[0], call.outputs):
-            raise NotEmulated(
-                f"`{call.name}` returns the log-likelihood. An emulator predicts better what that "
-                "is computed from: let it return its predictions, and compare them with the data "
-                "in the model."
-            )
+            raise NotEmulated(returns_loglikelihood(call.name))
     return graph, calls
 
 
@@ -115,6 +113,14 @@ def _is_linear_in(logp, outputs):
         if var.owner is not None and not isinstance(var.owner.op, Shape | Shape_i):
             left += [other for other in var.owner.inputs if other not in seen]
     return not set(outputs) & seen
+
+
+def returns_loglikelihood(name):
+    """Return why an Op of this name is not emulated."""
+    return (
+        f"`{name}` returns the log-likelihood. An emulator predicts better what that is computed "
+        "from: let it return its predictions, and compare them with the data in the model."
+    )
 
 
 def _merged(logp):

@@ -43,6 +43,10 @@ SHIFTS = (0.1, 1.0, 10.0, 1000.0)
 """Of y, relative to 1 + |y|, by which it is seen whether log π is linear in it: up and down, as a
 log-density may have corners on one side only."""
 
+LEVELS = np.array([-700.0, 50.0, 100.0])
+"""Log-likelihoods far below those of outliers, where log π has the slope 0 in them, and far above,
+where it has the slope 1."""
+
 
 class Tape(NamedTuple):
     """The parts of a tape, as views."""
@@ -98,7 +102,7 @@ class SimulatorLogp(ModelLogp):
                 raise NotEmulated("numba cannot compile the model around its black boxes.")
 
     def _check_outputs(self, y, initial_point):
-        """Raise NotEmulated if the log-density is linear in a box's outputs."""
+        """Raise NotEmulated if the log-density is linear in a box's outputs, or ignores them."""
         rng = np.random.default_rng(0)
         start = np.concatenate([np.ravel(initial_point[var.name]) for var in self.value_vars])
         starts = start + np.zeros((2, 1))
@@ -107,18 +111,43 @@ class SimulatorLogp(ModelLogp):
         shifts = [0.0, *SHIFTS, *np.negative(SHIFTS)]
         ys = y + np.multiply.outer(shifts, (1.0 + np.abs(y)) * rng.uniform(1, 2, y.size))
         slopes = [self.gradients_given(np.tile(z, (len(ys), 1)), ys)[0] for z in starts]
+        feeds = self._feeds(starts[1], y)
         for b, box in enumerate(self.simulators.boxes):
-            by_y = [slope[:, self._places(b)] for slope in slopes]
-            depends = any((s != 0.0).any() for s in by_y)  # if not, another box may depend on it
+            places = self._places(b)
+            by_y = [slope[:, places] for slope in slopes]
+            if all((s == 0.0).all() for s in by_y):
+                if not feeds[places].any():
+                    raise NotEmulated(
+                        f"The log-density has no gradient in what `{box.name}` returns."
+                    )
+                continue
             is_linear = all(np.max(np.abs(s - s[0])) <= ROOT_EPS * np.max(np.abs(s)) for s in by_y)
-            if depends and is_linear:
+            if is_linear or self._are_beside_outliers(places, starts[0], y):
                 raise NotEmulated(returns_loglikelihood(box.name))
+
+    def _are_beside_outliers(self, places, z, y):
+        """Whether some outputs are log-likelihoods that are mixed with those of outliers."""
+        ys = np.tile(y, (len(LEVELS), 1))
+        ys[:, places] = LEVELS[:, None]
+        slopes = self.gradients_given(np.tile(z, (len(ys), 1)), ys)[0][:, places]
+        slopes = slopes[:, slopes[-1] != 0.0]  # some may be impossible, whatever y is
+        return slopes.size > 0 and np.all(np.abs(slopes.T - (LEVELS > 0)) <= ROOT_EPS)
 
     def _places(self, b):
         """Return which outputs are those of a box."""
         q = self.simulators.sizes[b, 1]
         of_box = self.simulators.applications[self.simulators.applications[:, 0] == b]
         return (of_box[:, 2, None] + np.arange(q)).ravel()
+
+    def _feeds(self, z, y):
+        """Return which outputs are inputs of other boxes, (Q,)."""
+        if not self.simulators.applications[:, 3].any():
+            return np.zeros(y.size, bool)
+        tape, rng = self.tape(), np.random.default_rng(0)
+        parts = self.parts(tape)
+        parts.y[:], parts.x_bar[:] = y, rng.normal(size=parts.x_bar.size)
+        self._run(PULLBACK, z, tape)
+        return parts.y_bar != 0.0
 
     # ---- from Python ----------------------------------------------------------------------------
 

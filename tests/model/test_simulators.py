@@ -612,6 +612,17 @@ def returns_log_likelihood():
     observed(decay_op(theta))
 
 
+def beside_outliers(likelihood=lambda own: own):
+    """Log-likelihoods of three trials, each of which may be an outlier, and one has to be."""
+    own = likelihood(decay_op(pm.Normal("theta", shape=2)))
+    own = pt.where(np.array([True, True, False]), own, -66.0)
+    pm.Potential("p", pt.logaddexp(np.log(0.95) + own, np.log(0.05) - 3.0).sum())
+
+
+def rounded():
+    pm.Potential("p", -(pt.floor(decay_op(pm.Normal("theta", shape=2))).sum() ** 2))
+
+
 @wrap_py(itypes=[pt.dvector], otypes=[pt.dvector])
 def never(theta):
     raise ValueError("bad start")
@@ -637,6 +648,8 @@ REASONS = {
     integer_inputs: "`of_integers` takes numbers of type int64",
     integer_outputs: "`counts` returns numbers of type int64",
     returns_log_likelihood: "`log_likelihood` returns the log-likelihood",
+    beside_outliers: "`decay` returns the log-likelihood",
+    rounded: "no gradient in what `decay` returns",
     raises: "`never` raised ValueError .* initial point, and at 9 points around .* bad start",
     estimated: "is an estimate",
 }
@@ -650,14 +663,19 @@ def test_what_is_not_emulated_is_told(build):
         log_density_of(model)
 
 
+def normal_beside_outliers():
+    beside_outliers(lambda own: -((own - [9.0, 99.0, 999.0]) ** 2) / 1e4)
+
+
 def laplace():
     """The log-density has slope 1 in predictions up to 999."""
     pm.Laplace("y", decay_op(pm.Normal("theta", shape=2)), 1, observed=np.full(3, 999.0))
 
 
-def test_predictions_are_emulated():
+@pytest.mark.parametrize("build", [normal_beside_outliers, laplace])
+def test_predictions_are_emulated(build):
     with pm.Model() as model:
-        laplace()
+        build()
     assert log_density_of(model).simulators.q == 3
 
 

@@ -37,9 +37,7 @@ class InitialSearch:
 
     exists = True  # whether chains evaluate anything before their first draw
     searches = True  # whether they go to the posterior, for as long as they need
-    is_rough = False  # whether it is enough to know the shape there roughly
     follows = False  # whether chains begin where the first one's search has ended
-    looks_for_modes = True  # where evaluations are plenty
     leads_from_best = False  # whether the first chain begins at the best of all starts
     share = 0.5  # of limited evaluations, for the searches of all chains
     tuning_share = 0.5  # of those left after them, for tuning
@@ -123,7 +121,7 @@ class InitialSearch:
         """Return the WarmStart that a search from `q` comes to."""
         step, budget = self.step, self.budget()
         guide, is_few = step.guide, self.has_few_evaluations
-        found = approach(logp, q[: self.d], step.rng, budget, self.is_rough, guide, is_few)
+        found = approach(logp, q[: self.d], step.rng, budget, guide, is_few)
         self.note_all(found.rounds, len(found.logps))
         if self.follows and len(found.logps) <= budget:
             step.guide = found.guide
@@ -197,7 +195,7 @@ class InitialSearch:
         """Whether it looks for other modes if there are evaluations for it."""
         step = self.step
         is_whole = step.layout.covers_all and step.monitor.tune > 0
-        return self.looks_for_modes and is_whole and not self.is_one_of_many
+        return is_whole and not self.is_one_of_many
 
     @property
     def is_one_of_many(self):

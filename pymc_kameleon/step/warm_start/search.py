@@ -26,8 +26,7 @@ EXACT_LINE, EXACT_FIT = 1e-7, 1e-3
 ROUNDING = 10 * EPS
 """Relative rounding of a value of f: more than that is misfit."""
 
-
-NOTHING = np.zeros(0)
+NOTHING = np.array([])
 """Where nothing is noted of an evaluation but its value."""
 
 

@@ -208,8 +208,7 @@ class KameleonStep(ArrayStepShared):
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
         self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
         self.pool_tuning = checked_bool("pool_tuning", pool_tuning)
-        self.keeps_gradients = checked_bool("keep_gradients", keep_gradients)
-        if keep_gradients:
+        if checked_bool("keep_gradients", keep_gradients):
             if not self.layout.covers_all:
                 raise ValueError(
                     f"keep_gradients needs {name} to move all variables, not only "
@@ -233,7 +232,7 @@ class KameleonStep(ArrayStepShared):
             "target_accept": self.target_accept,
             "keep_adapting": self.keep_adapting,
             "region": region,
-            "keep_gradients": self.keeps_gradients,
+            "keep_gradients": bool(keep_gradients),
             "pool_tuning": self.pool_tuning,
             "pseudo_marginal": self.pseudo_marginal,
             **self.settings,

@@ -14,10 +14,8 @@ from pymc_kameleon.approximation.rounds import Rounds, put_into
 from pymc_kameleon.step.monitor import NO_LIMIT
 from pymc_kameleon.step.warm_start.approach import (
     FOLLOWING,
-    LEAST_TRIES,
     NEAR_TRIES,
     OWN_SEARCH,
-    SHORT_WAY,
     WARM_START_BUDGET,
     approach,
     draw_near,
@@ -235,8 +233,7 @@ class InitialSearch:
     def near_tries(self):
         """Return the tries of the draw at the end of the way, at most."""
         most = self.step.monitor.most_on_the_way
-        least = LEAST_TRIES if most > SHORT_WAY else 2
-        return min(NEAR_TRIES, max(least, most // 10), most - 2)
+        return min(NEAR_TRIES, max(2, most // 10), most - 2)
 
     def most_evaluations(self):
         """Return the evaluations of the whole way after the start, at most."""

@@ -53,9 +53,8 @@ LINE_RATIO, NEAR_ENOUGH = 1.5, 1.0
 """Ratio of distances of points on the line between two places, where a dip of f is looked for; and
 the distance in u within which none is looked at."""
 
-NEAR_TRIES, LEAST_TRIES, SHORT_WAY = 10, 4, 50
-"""Tries of a draw near the middle of a WarmStart, at most; fewer where evaluations are limited, and
-two on a way of at most so many."""
+NEAR_TRIES = 10
+"""Tries of a draw near the middle of a WarmStart, at most; fewer where evaluations are limited."""
 
 
 def evaluations_for_own_search(d):

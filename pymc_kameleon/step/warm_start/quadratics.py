@@ -8,6 +8,7 @@ Symbols: as in approach.py.
 import numpy as np
 
 from pymc_kameleon.approximation.drops import NEAR, drop
+from pymc_kameleon.approximation.linalg import whitened
 from pymc_kameleon.core.quadratic import by_order, gradient_and_hessian, n_coefficients, terms
 from pymc_kameleon.step.warm_start.lines import MassLine, bracket, top_of
 from pymc_kameleon.step.warm_start.search import EXACT_FIT, MASS_LINE_EVALUATIONS, ROUNDING, moved
@@ -123,9 +124,8 @@ def fit_shape(search, rng):
     d, rho = search.x.size, FIT_RADIUS
     p = n_coefficients(d)
     for _ in range(SHAPE_FITS):
-        near = np.count_nonzero(_is_near(_distances2(search, search.x) / (d * rho**2)))
         origin, top = search.x, search.f
-        n_new = max(d + 4, int(1.2 * p) - near)
+        n_new = max(d + 4, int(1.2 * p) - len(_near(search, origin, rho)[0]))
         u = rho * rng.standard_normal((n_new, d)) * rng.uniform(0.5, 1.2, (n_new, 1))
         search.evaluate_all(np.array([origin + search.metric @ one for one in u]))
         fitted = _fit(search, origin, top, rho)
@@ -145,27 +145,25 @@ def fit_shape(search, rng):
     return False
 
 
-def _is_near(distances2):
-    return (distances2 > FIT_REACH[0]) & (distances2 < FIT_REACH[1])
-
-
-def _distances2(search, origin):
-    """Squared distances |u|² of all points from one."""
-    u = np.linalg.solve(search.metric, (np.array(search.points) - origin).T)
-    return np.sum(u * u, axis=0)
+def _near(search, origin, rho):
+    """Return which points are near enough to be fitted to, the nearest first, and these in u."""
+    u = whitened(np.array(search.points), origin, search.metric)
+    distances2 = np.sum(u * u, axis=1) / (origin.size * rho**2)
+    rows = np.argsort(distances2, kind="stable")
+    rows = rows[slice(*np.searchsorted(distances2[rows], FIT_REACH))]
+    return rows, u[rows]
 
 
 def _fit(search, origin, top, rho):
     """Fit a quadratic in u; return eigenvalues and -vectors of −H, and g along them."""
     d = len(origin)
-    drops, distances2 = top - np.array(search.logps), _distances2(search, origin)
-    rows = np.flatnonzero(_is_near(distances2 / (d * rho**2)) & np.isfinite(drops))
-    rows = rows[np.argsort(distances2[rows], kind="stable")][: 2 * n_coefficients(d)]
-    if len(rows) < d + 2:
+    rows, u = _near(search, origin, rho)
+    drops = top - np.array(search.logps)[rows]
+    u, drops = (values[np.isfinite(drops)][: 2 * n_coefficients(d)] for values in (u, drops))
+    if len(u) < d + 2:
         return None
-    u = np.linalg.solve(search.metric, (np.array(search.points)[rows] - origin).T).T
     design, penalty = terms(u), np.diag(by_order([1e-10, 1e-8, 1e-3], d))
-    right = design.T @ (np.sum(u * u, axis=1) / 2 - drops[rows])
+    right = design.T @ (np.sum(u * u, axis=1) / 2 - drops)
     gradient, hessian = gradient_and_hessian(np.linalg.solve(design.T @ design + penalty, right), d)
     e, vectors = np.linalg.eigh(-(hessian - np.eye(d)))
     return e, vectors, vectors.T @ gradient

@@ -96,7 +96,7 @@ class InitialSearch:
         )
         is_led = self.is_one_of_many and step.guide.is_known  # so its own start is of no account
         if is_led or np.isfinite(logp(q[:d])):
-            logp.begin_again()
+            logp.n = 0  # back to the first value
             self.rounds, self.recorded = Rounds(), logp
             self.find(q, logp)
             self.note("start of the chain")

@@ -117,10 +117,6 @@ class RecordedLogp:
         if self.asks and self.n + len(points) > self.known:
             raise Wanted(points[self.known - self.n :].copy())
 
-    def begin_again(self):
-        """Go back to the first value."""
-        self.n = 0
-
 
 class BudgetSpent(Exception):
     """The budget is spent."""

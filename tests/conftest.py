@@ -94,7 +94,7 @@ def begin_with(monkeypatch):
             return WarmStart(x, f, scales, np.diag(scales), exact, 0.0, x[None], np.array([f]))
 
         of_search = "pymc_kameleon.step.initial_search"
-        monkeypatch.setattr(f"{of_search}.InitialSearch.looks_for_modes", False)
+        monkeypatch.setattr(f"{of_search}.InitialSearch.may_look", False)
         monkeypatch.setattr(f"{of_search}.approach", stay)
         monkeypatch.setattr(f"{of_search}.draw_near", lambda home, *_: home.x)
 

@@ -26,7 +26,7 @@ def plan(options):
 def run(case, sampler, seed):
     """Return the evaluations of each chain before its transitions."""
     step = sampler_class(sampler)(model=POSTERIORS[case]())
-    with mock.patch.object(type(step.search), "looks_for_modes", False):
+    with mock.patch.object(type(step.search), "may_look", False):
         dt = sample(step, 1, tune=TUNE, random_seed=seed)
     first = dt["warmup_sample_stats"]["n_logp"].values[:, 0]
     return {"d": step.layout.d, "way": (first - step.steps_per_draw).tolist()}

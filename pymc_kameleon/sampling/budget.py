@@ -14,7 +14,7 @@ from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.findings.words import counted, grouped
 from pymc_kameleon.step.draw_costs import most_evaluations
 from pymc_kameleon.step.groups import GRADIENTS
-from pymc_kameleon.step.warm_start.approach import FOLLOWING, LEAST_TRIES
+from pymc_kameleon.step.warm_start.approach import FOLLOWING
 
 NOTHING_SETTLED, TUNING_SETTLED, ALL_SETTLED = range(3)
 """Which numbers of draws of a run are settled."""
@@ -23,7 +23,7 @@ LEAST_SEARCH, LEAST_TO_LEAD = (20, 2), (14, 2)
 """Evaluations that a chain needs to look for the posterior, and times d; and if others follow it,
 as all that chains evaluate then tells of the posterior."""
 
-LEAST_TO_GUIDE, WAY_TO_GUIDE = 3, 2 + LEAST_TRIES
+LEAST_TO_GUIDE, WAY_TO_GUIDE = 3, 6
 """Evaluations of a chain to where another one has found it, at least and usually: the start, that
 place, and draws near it."""
 

@@ -39,7 +39,7 @@ from pymc_kameleon.sampling.workers import POLL_INTERVAL
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
-from pymc_kameleon.step.searches import pool_searches
+from pymc_kameleon.step.problems import pool_searches
 
 _log = logging.getLogger("pymc_kameleon")
 

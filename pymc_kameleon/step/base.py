@@ -111,6 +111,7 @@ class KameleonStep(ArrayStepShared):
     # What users see
     lacks: ClassVar[frozenset] = frozenset()  # `target_accept` and `keep_adapting`, if no options
     own_arithmetic: ClassVar[str] = ""  # what else takes long in a run, in words
+    emulates: ClassVar[str] = ""  # what a run says of it besides its variables
     needs_exact_logp: ClassVar[str] = ""  # why the log-density cannot be an estimate, if so
     # The covariance of a normal proposal around the chain's point, if it has one:
     # ``(learned, x, options) -> covariance``, of a Dataset, x (d,), and the options given.
@@ -127,6 +128,12 @@ class KameleonStep(ArrayStepShared):
     # What results and stores keep
     keeps: Keeps = Keeps()  # where `kept` of its statistics is in a result
     lengths_of_run: ClassVar[frozenset] = frozenset()  # fields whose length depends on the run
+    _state_class = KameleonState
+
+    # What pk.sample sets
+    max_concurrent = 1  # evaluations that a run may have under way
+    known_before = None  # what the chains reuse of earlier runs, from `reused`
+    patience = math.inf  # seconds after which a search tells how far it is
 
     default_target_accept = staticmethod(default_target_accept)
     default_steps_per_draw = staticmethod(lambda d: max(10, d))
@@ -135,11 +142,10 @@ class KameleonStep(ArrayStepShared):
         super().__init_subclass__(**kwargs)
         if cls.derivatives:
             cls.needs_exact_logp = "it uses the gradient, and that of an estimate is another one"
-        before = hasattr(cls, "own_stats") or hasattr(cls, "_own_stats")
-        if before or not hasattr(cls.stats, "_fields"):
+        if not hasattr(cls.stats, "_fields"):
             raise TypeError(
                 f"Declare the statistics of {cls.__name__} as a NamedTuple, as class Stats with "
-                "fields like bandwidth: floats(1), and set stats = Stats, not own_stats."
+                "fields like bandwidth: floats(1), and set stats = Stats."
             )
         cls.__signature__ = signature_with_common_options(cls, KameleonStep)
         cls.__doc__ = cls.__doc__ and docstring_with_common_options(cls)
@@ -201,9 +207,12 @@ class KameleonStep(ArrayStepShared):
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
         self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
         self.pool_tuning = checked_bool("pool_tuning", pool_tuning)
-        self.keeps_gradients = checked_bool("keep_gradients", keep_gradients)
-        if keep_gradients:
-            check_covers_all(self)
+        if checked_bool("keep_gradients", keep_gradients):
+            if not self.layout.covers_all:
+                raise ValueError(
+                    f"keep_gradients needs {name} to move all variables, not only "
+                    f"{list(self.layout.shapes)}: leave it out beside other steps."
+                )
             self.keeps = Keeps(GRADIENTS)
         self.jitters = checked_bool("jitter", jitter)
         region = self.layout.region_array({} if region is None else region)
@@ -222,17 +231,14 @@ class KameleonStep(ArrayStepShared):
             "target_accept": self.target_accept,
             "keep_adapting": self.keep_adapting,
             "region": region,
-            "keep_gradients": self.keeps_gradients,
+            "keep_gradients": bool(keep_gradients),
             "pool_tuning": self.pool_tuning,
             "pseudo_marginal": self.pseudo_marginal,
             **self.settings,
         }
         self._common_start = np.concatenate([np.ravel(common_start[var.name]) for var in own])
-        self._outputs, self._state_class = None, KameleonState
+        self._outputs = None
         self._prior_draws = []  # none yet, which all copies share
-        self.max_concurrent = 1  # evaluations that a run may have under way
-        self.known_before = None  # what the chains reuse of earlier runs, from `reused`
-        self.patience = math.inf  # seconds after which a search tells how far it is
         self.setup_chain(self.rng, DEFAULT_DRAWS, draws=0)
         self._compile()
         self._load()
@@ -344,8 +350,6 @@ class KameleonStep(ArrayStepShared):
 
     def _learned_factor(self):
         """Return the factor (d, d) of the covariance that is learned, None if there is none."""
-
-    emulates = ""  # what a run says of it besides its variables
 
     def _findings(self):
         """Return what else there is to tell of the chain at its end: a list of Findings."""
@@ -526,15 +530,6 @@ class KameleonStep(ArrayStepShared):
 
     def _make_progressbar_update_functions(self):
         return (progress_update(_progress_titles(self)),)
-
-
-def check_covers_all(step):
-    """Raise a ValueError if a step cannot keep gradients, as it moves only some variables."""
-    if not step.layout.covers_all:
-        raise ValueError(
-            f"keep_gradients needs {type(step).__name__} to move all variables, not only "
-            f"{list(step.layout.shapes)}: leave it out beside other steps."
-        )
 
 
 def stats_of_pymc(statistics):

@@ -12,10 +12,8 @@ from pymc_kameleon.approximation.rounds import Rounds, put_into
 from pymc_kameleon.step.monitor import NO_LIMIT
 from pymc_kameleon.step.warm_start.approach import (
     FOLLOWING,
-    LEAST_TRIES,
     NEAR_TRIES,
     OWN_SEARCH,
-    SHORT_WAY,
     WARM_START_BUDGET,
     approach,
     draw_near,
@@ -35,9 +33,7 @@ class InitialSearch:
 
     exists = True  # whether chains evaluate anything before their first draw
     searches = True  # whether they go to the posterior, for as long as they need
-    is_rough = False  # whether it is enough to know the shape there roughly
     follows = False  # whether chains begin where the first one's search has ended
-    looks_for_modes = True  # where evaluations are plenty
     leads_from_best = False  # whether the first chain begins at the best of all starts
     share = 0.5  # of limited evaluations, for the searches of all chains
     tuning_share = 0.5  # of those left after them, for tuning
@@ -98,7 +94,7 @@ class InitialSearch:
         )
         is_led = self.is_one_of_many and step.guide.is_known  # so its own start is of no account
         if is_led or np.isfinite(logp(q[:d])):
-            logp.begin_again()
+            logp.n = 0  # back to the first value
             self.rounds, self.recorded = Rounds(), logp
             self.find(q, logp)
             self.note("start of the chain")
@@ -121,7 +117,7 @@ class InitialSearch:
         """Return the WarmStart that a search from `q` comes to."""
         step, budget = self.step, self.budget()
         guide, is_few = step.guide, self.has_few_evaluations
-        found = approach(logp, q[: self.d], step.rng, budget, self.is_rough, guide, is_few)
+        found = approach(logp, q[: self.d], step.rng, budget, guide, is_few)
         self.note_all(found.rounds, len(found.logps))
         if self.follows and len(found.logps) <= budget:
             step.guide = found.guide
@@ -194,7 +190,7 @@ class InitialSearch:
         """Whether it looks for other modes if there are evaluations for it."""
         step = self.step
         is_whole = step.layout.covers_all and step.monitor.tune > 0
-        return self.looks_for_modes and is_whole and not self.is_one_of_many
+        return is_whole and not self.is_one_of_many
 
     @property
     def is_one_of_many(self):
@@ -234,8 +230,7 @@ class InitialSearch:
     def near_tries(self):
         """Return the tries of the draw at the end of the way, at most."""
         most = self.step.monitor.most_on_the_way
-        least = LEAST_TRIES if most > SHORT_WAY else 2
-        return min(NEAR_TRIES, max(least, most // 10), most - 2)
+        return min(NEAR_TRIES, max(2, most // 10), most - 2)
 
     def most_evaluations(self):
         """Return the evaluations of the whole way after the start, at most."""

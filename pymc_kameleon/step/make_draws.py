@@ -139,9 +139,7 @@ def _begin(step, q):
     if step.monitor.done - step.monitor.tune in draws_of_looks(step):
         step.watch.look_again(logp)
     if step.monitor.learned == step.monitor.done:  # what is derived from parameters is out of date
-        brings_logp = (
-            step.search.follows and step.layout.covers_all
-        )  # to where it was moved, if it was
+        brings_logp = step.search.follows and step.layout.covers_all  # if it was moved
         stays = step.pseudo_marginal or brings_logp or np.array_equal(step.state.x, q[:d])
         return status | STALE_DERIVED if stays else MOVED
     return status
@@ -277,15 +275,3 @@ def _check_gradient(step):
             f"`gradient` of shape (d,), here ({d},): there the gradient at x is written when a "
             "chain starts, or other variables move. That at a proposal is in target.gradient."
         )
-    if "gradient" in _field_names(step._work):
-        raise TypeError(
-            f"The Work of {name} has a field `gradient`, which nobody fills. The gradient at a "
-            "proposal is in target.gradient, that at x in state.gradient. Read it there, or "
-            "give a copy for `adapt` another name."
-        )
-
-
-def _field_names(values):
-    """Return the names of all fields of a named tuple, and of those that it holds."""
-    inner = [_field_names(value) for value in values if hasattr(value, "_fields")]
-    return set(values._fields).union(*inner)

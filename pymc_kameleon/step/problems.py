@@ -6,17 +6,24 @@ import numpy as np
 
 from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.findings.registry import NOTE
-from pymc_kameleon.findings.words import some
+from pymc_kameleon.findings.words import counted, some
 from pymc_kameleon.model.noise import noise_of
 from pymc_kameleon.model.pymc_internals import Problems, SamplerWarning, WarningType
 from pymc_kameleon.model.starts import terms_that_are_not_finite
 from pymc_kameleon.model.watch import AFTER, BEFORE, ODD
-from pymc_kameleon.step.searches import impossible_prior, of_searches
 from pymc_kameleon.step.warm_start.approach import LATE
 
 STEEP_GAIN = 3
 """Times d: gain of log-density at the end of the warm start from which a chain warns. Of 250 warm
 starts on ordinary posteriors 24 used up their evaluations, and then gained 1.4 d at most."""
+
+SINGULAR = 3e-5
+"""Share of a coordinate's sd that the others leave it, below which a covariance says no more: it is
+regularised by 1e-9 of each variance, the root of which this is."""
+
+MOST_ELSEWHERE = 0.1
+"""Share of the starts that may end elsewhere from which a finding says so: if some have, or if no
+other chain has made searches of its own, which R-hat would show."""
 
 
 def closing_warning(step):
@@ -35,7 +42,8 @@ def label(step):
 
 def findings_of(step):
     """Return what is known by now of the chain of a step that its user should know: Findings."""
-    n, found = step.monitor.not_found, [_start(step), _way(step), _odd(step)]
+    n, begins_alike = step.monitor.not_found, step.monitor.common_start
+    found = [finding("common_start") if begins_alike else None, _way(step), _odd(step)]
     found += [finding("posterior_not_found", n=n) if n else None, impossible_prior(step.monitor)]
     if step.monitor.number >= 0 or step.searches.n > 1:  # under pm.sample each chain has one
         found.append(of_searches(step.searches))
@@ -45,10 +53,6 @@ def findings_of(step):
             found.append(_condition(step))
             found += [_bound(*scale) for scale in step._tuned_scales()]
     return [replace(one, source=label(step)) for one in found if one is not None]
-
-
-def _start(step):
-    return finding("common_start") if step.monitor.common_start else None
 
 
 def _odd(step):
@@ -86,11 +90,6 @@ def _chain(step):
     return found
 
 
-SINGULAR = 3e-5
-"""Share of a coordinate's sd that the others leave it, below which a covariance says no more: it is
-regularised by 1e-9 of each variance, the root of which this is."""
-
-
 def _condition(step):
     """Tell of a coordinate that is so nearly a function of others that rounding decides."""
     factor = step._learned_factor()
@@ -112,6 +111,47 @@ def _bound(scale, log_scale, bounds):
         return None
     side = "lower" if log_scale <= low + margin else "upper"
     return finding("scale_at_bound", scale=scale, side=side, value=np.exp(log_scale))
+
+
+def pool_searches(chains):
+    """Let chains, each a list of steps, that have searched apart tell of all searches.
+
+    Their ends are not compared: there are as many as in the chain that knows most. If others differ
+    from these, R-hat shows it, as chains begin there.
+    """
+    for steps in zip(*chains, strict=True):
+        if not steps[0].search.follows:
+            monitors = [step.monitor for step in steps]
+            n_ends = max(own.ends for own in monitors)
+            n, of_prior, impossible = np.sum(
+                [(own.searches, own.of_prior, own.impossible) for own in monitors], axis=0
+            ).tolist()
+            for own in monitors:
+                own.searches, own.ends = n, n_ends
+                own.of_prior, own.impossible = of_prior, impossible
+
+
+def impossible_prior(monitor):
+    """Tell that more than half of the prior is impossible, if so."""
+    n, impossible = monitor.of_prior, monitor.impossible
+    if not impossible > n / 2:
+        return None
+    return finding("impossible_prior", n=n, impossible=impossible)
+
+
+def of_searches(searches):
+    """Tell how many there were, where they ended, and whether they may have missed a mode."""
+    n, share = searches.n, searches.share_elsewhere
+    if n == 0:
+        return None
+    if searches.is_doubtful:
+        return finding("blind_search", n=n, n_best=searches.n_best)
+    if n == 1:
+        return finding("no_search")
+    code = "searches"
+    if share > MOST_ELSEWHERE and (searches.n_ends > 1 or searches.are_all):
+        code = "other_ends" if searches.n_ends > 1 else "few_searches"
+    return finding(code, n=n, places=counted(searches.n_ends, "place"), share=100 * share)
 
 
 def explain_start(step, q, failure=""):

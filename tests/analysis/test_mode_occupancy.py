@@ -338,7 +338,7 @@ def square():
 @pytest.mark.parametrize(("starts", "warns"), [((-3, 3), True), ((3, 3), False)])
 def test_chains_in_different_modes_are_told(square, caplog, starts, warns, monkeypatch):
     """Those that begin where they are told."""
-    monkeypatch.setattr(InitialSearch, "looks_for_modes", False)
+    monkeypatch.setattr(InitialSearch, "may_look", False)
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
         initvals = [{"a": a, "b": 0.0} for a in starts]
         options = {"random_seed": 1, "compute_convergence_checks": True, "initvals": initvals}

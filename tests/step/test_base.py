@@ -1,7 +1,6 @@
 """What the author of a sampler is told when it is wrong."""
 
 import inspect
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -23,27 +22,6 @@ class Narrow(pk.baselines.MALA):
     def _allocate(self, scales, n_tune):
         state, *others = super()._allocate(scales, n_tune)
         return state._replace(gradient=np.zeros(1)), *others
-
-
-class CopyingWork(NamedTuple):
-    """Scratch with a gradient of its own."""
-
-    gradient: np.ndarray
-
-
-class OuterWork(NamedTuple):
-    """Scratch that holds that of another sampler."""
-
-    y: np.ndarray
-    move: CopyingWork
-
-
-class Copying(pk.baselines.MALA):
-    def _allocate(self, scales, n_tune):
-        *others, _ = super()._allocate(scales, n_tune)
-        return *others, OuterWork(
-            np.zeros(scales.size), CopyingWork(self.log_density.gradient.copy())
-        )
 
 
 class Fickle(pk.baselines.RWM):
@@ -75,7 +53,6 @@ class Unfinished(pk.baselines.RWM):
         (Forgetful, r"Forgetful\.derivatives is 0.*Set derivatives = 1"),
         (Homeless, r"Homeless\.derivatives is 1.*must have a field `gradient`.*\(3,\)"),
         (Narrow, r"Narrow\.derivatives is 1.*must have a field `gradient`.*\(3,\)"),
-        (Copying, r"Work of Copying has a field `gradient`.*target\.gradient"),
     ],
 )
 def test_a_sampler_that_is_not_whole_is_refused(cls, message, mixed_model):

@@ -9,7 +9,7 @@ from runs import codes, sample
 import pymc_kameleon as pk
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.step.initial_search import InitialSearch
-from pymc_kameleon.step.searches import impossible_prior, pool_searches
+from pymc_kameleon.step.problems import impossible_prior, pool_searches
 
 FAR = np.array([9.0, 12.0])
 BY_GRADIENT = pk.GadRWM, pk.GadMALA

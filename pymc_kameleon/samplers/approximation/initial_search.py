@@ -146,7 +146,7 @@ class SearchOfChain(BatchSearch):
 class SearchByApproximation(InitialSearch):
     """The search of an ApproximationMetropolis."""
 
-    follows = is_rough = True
+    follows = True
     share = 0.75  # what the search evaluates tells as much as draws
     tuning_share = 0.2  # as the search has taught it most of what it needs
 
@@ -257,7 +257,7 @@ class SearchByApproximation(InitialSearch):
     def _draws_without_s(self, best, logp):
         """Go on from the best point by line searches and BFGS; return draws near its end."""
         step, s = self.step, self.step.parameters.s
-        found = approach(logp, best.copy(), step.rng, self.budget(), self.is_rough)
+        found = approach(logp, best.copy(), step.rng, self.budget())
         self.note_all(found.rounds, len(found.logps))
         s.mean[:], s.factor[:] = found.x, found.factor
         step.monitor.climbing = found.climbing

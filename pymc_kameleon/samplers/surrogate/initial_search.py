@@ -27,7 +27,7 @@ from pymc_kameleon.step.warm_start.approach import FOLLOWING, WARM_START_BUDGET
 class SearchByProcess(InitialSearch):
     """The search of SurrogateMetropolis."""
 
-    follows = is_rough = True
+    follows = True
 
     def __init__(self, step):
         super().__init__(step)

@@ -2,9 +2,9 @@
 
 For log-densities that have no gradient and are expensive. Each coordinate is searched first, which
 gives its scale. Where the log-density is exactly quadratic in many coordinates, a fit in these
-finds their maximum from however far. BFGS climbs the rest of the way, and quadratics that are
-fitted at the top give the shape. Chains of one run need not all go the whole way: where f does not
-dip between a chain and the place to which another has come, it goes there.
+finds their maximum from however far, and the shape. Elsewhere BFGS climbs the rest of the way, and
+quadratics that are fitted at the top give the shape. Chains of one run need not all go the whole
+way: where f does not dip between a chain and the place to which another has come, it goes there.
 
 Symbols: f the log-density, x the best point so far (d,), L the metric, u the coordinates in which y
 = x + Lu, H and g the Hessian and gradient of f in u, P = (d+1)(d+2)/2 the coefficients of a
@@ -20,12 +20,7 @@ from pymc_kameleon.approximation.drops import NEAR, drop
 from pymc_kameleon.approximation.linalg import lower_of
 from pymc_kameleon.step.warm_start.climb import climb
 from pymc_kameleon.step.warm_start.lines import parabola, sweep
-from pymc_kameleon.step.warm_start.quadratics import (
-    fit_shape,
-    is_still_right,
-    shape_by_gradient,
-    solve,
-)
+from pymc_kameleon.step.warm_start.quadratics import fit_shape, shape_by_gradient, solve
 from pymc_kameleon.step.warm_start.search import (
     EXACT_LINE,
     LINE_EVALUATIONS,
@@ -58,9 +53,8 @@ LINE_RATIO, NEAR_ENOUGH = 1.5, 1.0
 """Ratio of distances of points on the line between two places, where a dip of f is looked for; and
 the distance in u within which none is looked at."""
 
-NEAR_TRIES, LEAST_TRIES, SHORT_WAY = 10, 4, 50
-"""Tries of a draw near the middle of a WarmStart, at most; fewer where evaluations are limited, and
-two on a way of at most so many."""
+NEAR_TRIES = 10
+"""Tries of a draw near the middle of a WarmStart, at most; fewer where evaluations are limited."""
 
 
 def evaluations_for_own_search(d):
@@ -68,12 +62,11 @@ def evaluations_for_own_search(d):
     return OWN_SEARCH * max(d, 3)
 
 
-def approach(logp, start, rng, budget, rough=False, guide=None, unchecked=False):
+def approach(logp, start, rng, budget, guide=None, unchecked=False):
     """Find the posterior from a far start, where logp is finite; return a WarmStart.
 
-    `logp` maps a point (d,) to a log-density, and may be evaluated `budget` times more. A `rough`
-    shape is enough for a sampler that learns from every evaluation: that saves a fifth of them,
-    about. If `unchecked`, another chain's `guide` is followed without a look at what is in between.
+    `logp` maps a point (d,) to a log-density, and may be evaluated `budget` times more. If
+    `unchecked`, another chain's `guide` is followed without a look at what is in between.
     """
     search = Search(logp, start, budget)
     with threadpool_limits(1):  # on small matrices threads are slower, and differ in the last bit
@@ -83,7 +76,7 @@ def approach(logp, start, rng, budget, rough=False, guide=None, unchecked=False)
             if is_led and unchecked:
                 search.go_to(guide, search.evaluate(guide.x))
             elif not is_led or not _follows_guide(search, rng, guide):
-                _search_alone(search, rng, rough)
+                _search_alone(search, rng)
         factor = lower_of(search.metric)
     points, logps = np.array(search.points), np.array(search.logps)
     before = logps[: -LATE * start.size].max(initial=logps[0])
@@ -168,7 +161,7 @@ def draw_near(found, logp, rng, tries=NEAR_TRIES):
     return found.x
 
 
-def _search_alone(search, rng, rough):
+def _search_alone(search, rng):
     """Go up, and learn the shape there; but back where that has lost mass.
 
     In the neck of a funnel f has no bound, and hardly any mass, which is f and the log of volume.
@@ -187,19 +180,13 @@ def _search_alone(search, rng, rough):
     sweep(search, rng, np.setdiff1d(range(d), known), LINE_EVALUATIONS[1])
     search.note("line searches")
     search.metric = np.diag(search.scales)
-    exact, solved = np.flatnonzero(search.misfits < EXACT_LINE), False
+    exact = np.flatnonzero(search.misfits < EXACT_LINE)
     if max(2, d / 2) <= len(exact) <= MOST_SOLVED:
-        gain = solve(search, rng, exact)
-        solved = gain >= 0
-        # what held the coefficients at first may have no weight any more
-        if gain > 1 and not (rough and is_still_right(search, rng, exact)):
-            solved = solve(search, rng, exact) >= 0
+        search.exact[exact] = solve(search, rng, exact)
         search.note("quadratic fit")
-        search.exact[exact] = solved
-        if rough and solved:
+        if search.exact.any():
             return
-    before, inverse, climbed = search.here(), np.linalg.inv(search.metric), -np.inf
-    mass = search.f - np.log(np.linalg.norm(inverse, axis=0)).sum()
+    before, mass, climbed = search.here(), search.f + np.log(search.scales).sum(), -np.inf
     while search.f > climbed + max(0.5, 0.15 * d):  # the climb stopped too early
         with suppress(BudgetSpent):
             _climb(search, least=LINE_EVALUATIONS[1] * d)
@@ -207,12 +194,11 @@ def _search_alone(search, rng, rough):
         climbed = search.f
         sweep(search, rng, range(d), LINE_EVALUATIONS[1])
         search.note("line searches")
-        is_lost = search.f + np.log(search.scales).sum() < mass - LOSS * d
-        if is_lost:
+        if search.f + np.log(search.scales).sum() < mass - LOSS * d:
             search.return_to(before)
             return
         if d <= MOST_FITTED:
-            fit_shape(search, rng, solved)
+            fit_shape(search, rng)
             search.note("quadratic fit")
 
 

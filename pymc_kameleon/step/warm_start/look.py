@@ -100,10 +100,10 @@ class Look:
     """A look under way."""
 
     def __init__(self, logp, home, first, most, rng, prior):
-        self.logp, self.rng, self.later = logp, rng, most - first
-        self.search = Search(logp, home.mean, first - 1)
+        self.rng, self.later = rng, most - first
+        self.search = Search(logp, home.mean, most - 1)
         self.home, self.known, self.starts = home, [home], [None]
-        self.n, self.is_any_low, self.has_more = 1, False, False
+        self.n, self.is_any_low = 1, False
         self.farthest = FARTHEST * np.linalg.norm(home.factor, axis=1)
         self.unseen, self.of_prior = [], np.zeros(2, int)
         if prior is not None:
@@ -115,13 +115,15 @@ class Look:
         """Climb as often as it pays, and evaluations allow."""
         with suppress(BudgetSpent), threadpool_limits(1), np.errstate(all="ignore"):
             while self.goes_on:
-                self.climb()
+                with suppress(np.linalg.LinAlgError):
+                    self.climb()
 
     @property
     def goes_on(self):
-        """Whether evaluations that come first are left, or more ends are expected."""
-        at_first = not self.has_more or self.search.left > self.later
-        return at_first or self.seen.searches.expects_more
+        """Whether evaluations that come first are left, or there are ends, and more expected."""
+        searches = self.seen.searches
+        at_first = self.search.left > self.later
+        return at_first or (searches.n_ends > 1 and searches.expects_more)
 
     @property
     def high(self):
@@ -149,10 +151,9 @@ class Look:
         self.n += 1
         if is_as_known or self._attract(x, f):
             return
-        if self._is_low(f):
-            self._expect_more()
+        best = max(self.known, key=lambda mode: mode.logp)
+        if f < best.logp - drop(x.size, NEGLIGIBLE):
             self.is_any_low = True
-            best = max(self.known, key=lambda mode: mode.logp)
             is_known = any(mode.holds(x) for mode in self.known)
             if is_known or felt_beside(best, x, best.mass + f - best.logp) < MAY_BE_FELT:
                 return
@@ -203,38 +204,22 @@ class Look:
         """Whether a climb at x leads to a known mode; others are to lead on from a saddle."""
         return any(self.known[k].attracts(x, f) for k in self.high)
 
-    def _is_low(self, f):
-        return f < max(mode.logp for mode in self.known) - drop(self.search.x.size, NEGLIGIBLE)
-
     def _learn_shape(self, x, f, metric):
-        left = self.search.left + self.later * (not self.has_more)
-        own = Search(self.logp, x, min(WARM_START_BUDGET * x.size, left) - 1)
-        mode, apart = self._mode_at(own, x, f, metric)
-        self.search.left = max(self.search.left - len(own.logps), 0)
+        """Learn the shape at a top that is apart from what is known.
+
+        A known mode that is low, with no dip on the way here, was none: a search may end at a
+        saddle.
+        """
+        dips = np.array([_dips(self.search, x, f, mode) for mode in self.known])
+        is_low = [mode.logp < f - drop(x.size, NEAR) for mode in self.known]
+        if not np.all(dips | is_low):
+            return
+        mode, apart = _shape(self.search, x, f, metric, self.rng), np.flatnonzero(dips)
         if mode is None and len(apart):
             self.is_any_low = True  # an end, whatever it is
         elif mode and not any(self.known[k].is_same(mode) for k in apart):
-            self._expect_more()
             self.known = [*(self.known[k] for k in apart), mode]
-            self.starts = [*(self.starts[k] for k in apart), _warm_start(mode, own)]
-
-    def _expect_more(self):
-        """Look on, as there is another end than the first one."""
-        if not self.has_more:
-            self.search.left, self.has_more = self.search.left + self.later, True
-
-    def _mode_at(self, search, x, f, metric):
-        """Return a Mode about a top, and which known ones are apart from it.
-
-        None if it is of a known one, or that cannot be told. A known one that is low, with no dip
-        on the way here, was none: a search may end at a saddle.
-        """
-        with suppress(BudgetSpent, np.linalg.LinAlgError):
-            dips = [_dips(search, x, f, mode) for mode in self.known]
-            low = [mode.logp < f - drop(x.size, NEAR) for mode in self.known]
-            if np.logical_or(dips, low).all():
-                return _shape(search, x, f, metric, self.rng), np.flatnonzero(dips)
-        return None, []
+            self.starts = [*(self.starts[k] for k in apart), _warm_start(mode, self.search)]
 
 
 def _dips(search, x, f, mode):
@@ -253,6 +238,7 @@ def _shape(search, x, f, metric, rng):
     search.return_to((x, f, metric))
     if not fit_shape(search, rng):
         search.return_to((x, f, metric))
+        search.scales = np.linalg.norm(metric, axis=1)
         sweep(search, rng, range(x.size), LINE_EVALUATIONS[0])
         search.metric = np.diag(search.scales)
     list(climb(search, search.x, search.f, search.metric))

@@ -8,12 +8,14 @@ Symbols: as in approach.py.
 import numpy as np
 
 from pymc_kameleon.approximation.drops import NEAR, drop
+from pymc_kameleon.approximation.linalg import whitened
 from pymc_kameleon.core.quadratic import by_order, gradient_and_hessian, n_coefficients, terms
 from pymc_kameleon.step.warm_start.lines import MassLine, bracket, top_of
 from pymc_kameleon.step.warm_start.search import EXACT_FIT, MASS_LINE_EVALUATIONS, ROUNDING, moved
 
-N_PROBES, PROBE_MISFIT = 3, 0.2
-"""Points at which a rough shape is tried, and the share by which f may fall more or less there."""
+MOST_SOLUTIONS, N_PROBES, PROBE_MISFIT = 3, 3, 0.2
+"""How often f is solved for, at most; the points at which a solution is tried, and the share by
+which f may fall more or less there."""
 
 SHAPE_FITS = 6
 """Fits at the top, at most."""
@@ -34,56 +36,66 @@ FIT_REACH = 0.05, 12.0
 def solve(search, rng, exact):
     """Maximise f in the coordinates in which it is exactly quadratic; then the mass in the others.
 
-    Return the gain of log mass by the others, or -1 without a solution; mass avoids necks of
-    funnels.
+    Return whether the metric is then f's curvature. Where it is not, as the others have moved, or
+    rounding was too much at first, f is solved for again. Mass avoids necks of funnels.
     """
+    for _ in range(MOST_SOLUTIONS):
+        if not (_go_to_top(search, rng, exact) and _maximise_mass(search, rng, exact)):
+            return False
+        if _is_right(search, rng, exact):
+            return True
+    return False
+
+
+def _go_to_top(search, rng, exact):
+    """Go to the maximum of a quadratic in `exact` coordinates; return whether f is that one."""
     n = len(exact)
     n_points = n_coefficients(n) + 3
     if n_points > search.left:
-        return -1.0
+        return False
     centre, block = search.x, search.metric[np.ix_(exact, exact)]
     width = max(1.0, np.sqrt(ROUNDING * abs(search.f) / EXACT_FIT**2))  # f has to change by more
     u = 0.8 * rng.standard_normal((n_points, n))
     block = block * width
     f = search.evaluate_all(np.array([moved(centre, exact, block @ one) for one in u]))
     if not np.isfinite(f).all():
-        return -1.0
+        return False
     design = terms(u)
     coefficients = np.linalg.lstsq(design, f, rcond=1e-14)[0]
     misfit, spread = np.abs(f - design @ coefficients).max(), np.ptp(f)
     if not misfit <= EXACT_FIT * spread or spread == 0:
-        return -1.0
+        return False
     gradient, hessian = gradient_and_hessian(coefficients, n)
     e, vectors = np.linalg.eigh(-hessian)
     e = np.maximum(np.abs(e), max(1e-9, 3 * misfit / spread / n**0.5) * np.abs(e).max())
     search.evaluate(moved(centre, exact, block @ vectors @ (vectors.T @ gradient / e)))
-    block = block @ vectors / np.sqrt(e)
-    one, gain = rng.permutation(exact)[0], 0.0
+    search.metric[np.ix_(exact, exact)] = block @ vectors / np.sqrt(e)
+    return True
+
+
+def _maximise_mass(search, rng, exact):
+    """Maximise the mass along the others; return False where f is not concave in `exact` ones."""
+    one = rng.permutation(exact)[0]
     for k in rng.permutation(np.setdiff1d(np.arange(search.x.size), exact)):
-        line = MassLine(search, k, n, one)
-        if line[0.0] == -np.inf:  # f is not concave here, so that it is not that quadratic
-            return -1.0
+        line = MassLine(search, k, len(exact), one)
+        if line[0.0] == -np.inf:
+            return False
         bracket(line, search.scales[k], MASS_LINE_EVALUATIONS)
         search.scales[k] = top_of(line)[0]
-        best = max(line, key=line.get)
-        gain += line[best] - line[0.0]
-        f, size = line.found[best]
-        block = block * size / line.found[0.0][1]
-        search.return_to((line.place(best), f, search.metric))
+        f, size = line.found[best := max(line, key=line.get)]
+        search.metric[np.ix_(exact, exact)] *= size / line.found[0.0][1]
         search.metric[k, k] = search.scales[k]
-    search.metric[np.ix_(exact, exact)] = block
-    return gain
-
-
-def is_still_right(search, rng, exact):
-    """Whether the quadratic in `exact` coordinates, with the volume that it has now, is f's."""
-    block = search.metric[np.ix_(exact, exact)]
-    origin, top = search.x, search.f
-    for z in rng.standard_normal((N_PROBES, len(exact))):
-        drop = top - search.evaluate(moved(origin, exact, block @ z))
-        if not abs(drop / (z @ z / 2) - 1) < PROBE_MISFIT:
-            return False
+        search.return_to((line.place(best), f, search.metric))
     return True
+
+
+def _is_right(search, rng, exact):
+    """Whether f falls as the metric says in `exact` coordinates."""
+    origin, top, block = search.x, search.f, search.metric[np.ix_(exact, exact)]
+    z = rng.standard_normal((N_PROBES, len(exact)))
+    points = np.array([moved(origin, exact, block @ one) for one in z])
+    shares = (top - search.evaluate_all(points)) / (np.sum(z * z, axis=1) / 2)
+    return bool(np.all(np.abs(shares - 1) < PROBE_MISFIT))
 
 
 def shape_by_gradient(search):
@@ -102,28 +114,18 @@ def shape_by_gradient(search):
     search.promised = gain if gain > drop(x.size, NEAR) else 0.0
 
 
-def fit_shape(search, rng, known=False):
-    """Fit quadratics around the best point until one agrees with the metric, if that is `known`.
-
-    Return whether one did.
-    """
+def fit_shape(search, rng):
+    """Fit quadratics around the best point until one agrees with the metric; return if one did."""
     if search.has_gradient:
         shape_by_gradient(search)
         return True
     d, rho = search.x.size, FIT_RADIUS
     p = n_coefficients(d)
-    for i in range(SHAPE_FITS):
-        near = np.count_nonzero(_is_near(_distances2(search, search.x) / (d * rho**2)))
+    for _ in range(SHAPE_FITS):
         origin, top = search.x, search.f
-        n_new = d + 4 if known and i == 0 else max(d + 4, int(1.2 * p) - near)
+        n_new = max(d + 4, int(1.2 * p) - len(_near(search, origin, rho)[0]))
         u = rho * rng.standard_normal((n_new, d)) * rng.uniform(0.5, 1.2, (n_new, 1))
-        drop = np.median(
-            top - search.evaluate_all(np.array([origin + search.metric @ one for one in u]))
-        )
-        if known and i == 0:
-            if 0.15 < drop / (d * rho**2) < 0.8:
-                return True
-            continue
+        search.evaluate_all(np.array([origin + search.metric @ one for one in u]))
         fitted = _fit(search, origin, top, rho)
         if fitted is None:
             rho *= 0.5
@@ -141,27 +143,25 @@ def fit_shape(search, rng, known=False):
     return False
 
 
-def _is_near(distances2):
-    return (distances2 > FIT_REACH[0]) & (distances2 < FIT_REACH[1])
-
-
-def _distances2(search, origin):
-    """Squared distances |u|² of all points from one."""
-    u = np.linalg.solve(search.metric, (np.array(search.points) - origin).T)
-    return np.sum(u * u, axis=0)
+def _near(search, origin, rho):
+    """Return which points are near enough to be fitted to, the nearest first, and these in u."""
+    u = whitened(np.array(search.points), origin, search.metric)
+    distances2 = np.sum(u * u, axis=1) / (origin.size * rho**2)
+    rows = np.argsort(distances2, kind="stable")
+    rows = rows[slice(*np.searchsorted(distances2[rows], FIT_REACH))]
+    return rows, u[rows]
 
 
 def _fit(search, origin, top, rho):
     """Fit a quadratic in u; return eigenvalues and -vectors of −H, and g along them."""
     d = len(origin)
-    drops, distances2 = top - np.array(search.logps), _distances2(search, origin)
-    rows = np.flatnonzero(_is_near(distances2 / (d * rho**2)) & np.isfinite(drops))
-    rows = rows[np.argsort(distances2[rows], kind="stable")][: 2 * n_coefficients(d)]
-    if len(rows) < d + 2:
+    rows, u = _near(search, origin, rho)
+    drops = top - np.array(search.logps)[rows]
+    u, drops = (values[np.isfinite(drops)][: 2 * n_coefficients(d)] for values in (u, drops))
+    if len(u) < d + 2:
         return None
-    u = np.linalg.solve(search.metric, (np.array(search.points)[rows] - origin).T).T
     design, penalty = terms(u), np.diag(by_order([1e-10, 1e-8, 1e-3], d))
-    right = design.T @ (np.sum(u * u, axis=1) / 2 - drops[rows])
+    right = design.T @ (np.sum(u * u, axis=1) / 2 - drops)
     gradient, hessian = gradient_and_hessian(np.linalg.solve(design.T @ design + penalty, right), d)
     e, vectors = np.linalg.eigh(-(hessian - np.eye(d)))
     return e, vectors, vectors.T @ gradient

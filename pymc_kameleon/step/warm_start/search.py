@@ -26,8 +26,7 @@ EXACT_LINE, EXACT_FIT = 1e-7, 1e-3
 ROUNDING = 10 * EPS
 """Relative rounding of a value of f: more than that is misfit."""
 
-
-NOTHING = np.zeros(0)
+NOTHING = np.array([])
 """Where nothing is noted of an evaluation but its value."""
 
 
@@ -117,10 +116,6 @@ class RecordedLogp:
         """Say that points (n, d) are evaluated next, one after another, whatever comes out."""
         if self.asks and self.n + len(points) > self.known:
             raise Wanted(points[self.known - self.n :].copy())
-
-    def begin_again(self):
-        """Go back to the first value."""
-        self.n = 0
 
 
 class BudgetSpent(Exception):

@@ -27,7 +27,7 @@ from pymc_kameleon.samplers.approximation.moves import BY_S
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.emulator.learning import Evaluations
 from pymc_kameleon.step.job import ChainState, Job, advance
-from pymc_kameleon.step.searches import of_searches
+from pymc_kameleon.step.problems import of_searches
 from pymc_kameleon.step.warm_start.approach import approach
 
 # ---- with an emulator that is known -------------------------------------------------------------

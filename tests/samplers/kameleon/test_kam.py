@@ -123,7 +123,7 @@ def test_until_there_is_a_z_it_is_an_adaptive_walk(
     sampler, arguments, n_walk, walk, n_tune, monkeypatch
 ):
     """On the same random numbers, with the same report; and no longer."""
-    monkeypatch.setattr(InitialSearch, "looks_for_modes", False)  # which depends on tuning
+    monkeypatch.setattr(InitialSearch, "may_look", False)  # which depends on tuning
     step = sampler(model=banana_model(), steps_per_draw=1, **arguments)
     walk = walk(model=banana_model(), steps_per_draw=1)
     step.setup_chain(np.random.default_rng(3), 2000, 1)

@@ -66,7 +66,7 @@ def test_a_look_that_is_interrupted_does_not_search_again(step, monkeypatch):
 
 @pytest.mark.slow
 def test_without_a_look_it_is_missed(step, monkeypatch, caplog):
-    monkeypatch.setattr(initial_search.SearchByProcess, "looks_for_modes", False)
+    monkeypatch.setattr(initial_search.SearchByProcess, "may_look", False)
     with caplog.at_level(logging.WARNING):
         dt = sample(step, **LONG | {"compute_convergence_checks": True})
     assert share_of_other(dt) == 0
@@ -125,7 +125,7 @@ def test_few_evaluations_are_not_spent_on_a_look(step, monkeypatch):
     short = {"tune": 50, "draws": 50}
     one = sample(step, **short)
     assert codes(one).count("no_search") == 1
-    monkeypatch.setattr(initial_search.SearchByProcess, "looks_for_modes", False)
+    monkeypatch.setattr(initial_search.SearchByProcess, "may_look", False)
     assert_same(one, sample(step, **short), ["posterior"])
 
 

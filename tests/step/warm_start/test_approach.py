@@ -210,7 +210,7 @@ def test_goes_along_an_edge(bad):
     np.testing.assert_allclose(home.x, 1, atol=0.3)
 
 
-@pytest.mark.parametrize("budget", [0, 1, 7, 50, 101])
+@pytest.mark.parametrize("budget", [0, 1, 7, 50, 80])
 def test_a_budget_is_kept(budget):
     logp, _ = regression(6, 1)
     counted, start = Counted(logp), far(6, 1)
@@ -301,7 +301,7 @@ def test_where_no_draw_is_accepted_it_is_the_middle():
 
 
 @pytest.mark.parametrize("d", [5, 10])
-def test_a_rough_way_to_a_regression_is_short(d):
+def test_the_way_to_a_regression_is_short(d):
     """And its shape that of the posterior, also where a prior holds some coefficients."""
     logp, _ = regression(d, 1)
     n_long = 0
@@ -312,7 +312,7 @@ def test_a_rough_way_to_a_regression_is_short(d):
 
         for seed in range(6):
             rng = np.random.default_rng(seed)
-            home = approach(with_prior, far(d, seed), rng, WARM_START_BUDGET * d, rough=True)
+            home = approach(with_prior, far(d, seed), rng, WARM_START_BUDGET * d)
             if len(home.logps) >= 35 * d:
                 n_long += 1
                 continue
@@ -326,11 +326,9 @@ def test_a_rough_way_to_a_regression_is_short(d):
 def test_another_chain_follows_by_few_evaluations():
     d, rng = 8, np.random.default_rng(1)
     logp, _ = regression(d, 2)
-    first = approach(logp, far(d, 1), rng, WARM_START_BUDGET * d, rough=True)
+    first = approach(logp, far(d, 1), rng, WARM_START_BUDGET * d)
     for seed in range(2, 8):
-        home = approach(
-            logp, far(d, seed), rng, WARM_START_BUDGET * d, rough=True, guide=first.guide
-        )
+        home = approach(logp, far(d, seed), rng, WARM_START_BUDGET * d, guide=first.guide)
         assert len(home.logps) < 5 * d
         np.testing.assert_array_equal(home.x, first.x)
         np.testing.assert_allclose(home.factor, first.factor, rtol=1e-12)

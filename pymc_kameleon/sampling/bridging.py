@@ -18,8 +18,7 @@ from pymc_kameleon.model.evaluators import MOST_DEATHS
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.model.watch import FAILED, Rule, Watch
-from pymc_kameleon.sampling.worker_process import Failed
-from pymc_kameleon.sampling.workers import POLL_INTERVAL, Workers
+from pymc_kameleon.sampling.workers import POLL_INTERVAL, Failed, Workers
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -166,7 +165,6 @@ class Evaluating:
                 task.attempts = 0
                 under_way[self._workers.submit(*task.arguments)] = task
             done = self._workers.wait([*under_way], POLL_INTERVAL)
-            self._workers.check_processes()
             for future in done:
                 task = under_way.pop(future)
                 outcome = self._outcome(future, task)

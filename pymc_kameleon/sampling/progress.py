@@ -17,10 +17,8 @@ from rich.text import Text
 from pymc_kameleon.findings.finding import say
 from pymc_kameleon.findings.words import grouped, in_words
 from pymc_kameleon.model.pymc_internals import (
-    MarimoProgressBackend,
     MarkerProgressBar,
     default_progress_theme,
-    in_marimo_notebook,
     natural_name,
 )
 from pymc_kameleon.sampling.workers import POLL_INTERVAL
@@ -174,8 +172,7 @@ class Progress:
         self._display = NoDisplay()
         if progressbar:
             with self._or_give_up():  # PyMC may lack its parts
-                kind = Notebook if in_marimo_notebook() else Terminal
-                self._display = kind(self)
+                self._display = Terminal(self)
 
     def __enter__(self):
         """Show it."""
@@ -354,45 +351,3 @@ def _bar(row):
     colour = {"complete_style": "red", "finished_style": "red"} if row.stuck else {}
     marker = row.n_tune if 0 < row.n_tune < row.total else None
     return MarkerProgressBar(total=row.total, completed=row.done, marker_pos=marker, **colour)
-
-
-class Notebook:
-    """Draws a Progress in a marimo notebook, as PyMC does."""
-
-    def __init__(self, progress):
-        self._progress, rows = progress, progress.rows
-        self._shown, self._searches = [0] * len(rows), [row.search for row in rows]
-        self._backend = MarimoProgressBackend(
-            step_name="Draw",
-            n_bars=len(rows),
-            total=rows[0].total,
-            combined=len(rows) == 1,
-            full_stats=True,
-        )
-
-    def start(self):
-        """Start the display."""
-        self._backend.__enter__()
-
-    def show(self):
-        """Draw it again, unless that was done just now."""
-        for i, row in enumerate(self._progress.rows):
-            if row.done == self._shown[i] and row.search == self._searches[i]:
-                continue
-            stats = {}
-            for title, (accept, scale) in zip(self._progress.titles, row.stats, strict=False):
-                stats |= {f"{title} accept": accept, f"{title} scale": scale}
-            self._backend.update(
-                task_id=i,
-                advance=row.done - self._shown[i],
-                failing=row.stuck,
-                stats=stats | {"all chains": "; ".join(self._progress.summary())},
-                is_last=row.done == row.total,
-                total=row.total,
-            )
-            self._shown[i], self._searches[i] = row.done, row.search
-
-    def stop(self):
-        """Draw it for the last time."""
-        self.show()
-        self._backend.__exit__(None, None, None)

@@ -34,8 +34,7 @@ from pymc_kameleon.sampling.outcome import (
     of_rejections,
     what_was_made,
 )
-from pymc_kameleon.sampling.worker_process import Failed, do_task
-from pymc_kameleon.sampling.workers import POLL_INTERVAL
+from pymc_kameleon.sampling.workers import POLL_INTERVAL, Failed, do_task
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
@@ -147,9 +146,6 @@ class Run:
                     self._submit()
                 self._take_results()
                 self._look_at_limits()
-                if self._why == "interrupted" and self._workers.has_no_workers:
-                    self._workers.abandon()
-                    break
         except KeyboardInterrupt:  # the second one, or the likelihood's own
             self._end("interrupted")
             self._workers.abandon()
@@ -363,7 +359,6 @@ class Run:
         futures += [evaluation.future for evaluation in evaluations]
         with self._ctrl_c.interruptible():
             done = self._workers.wait(futures, POLL_INTERVAL)
-        self._workers.check_processes()
         taken = [chain for chain in self._chains if chain.future in done]
         for chain in taken:
             self._take(chain)

@@ -93,8 +93,8 @@ def sample(
         70 + 5 d 2, if the others follow the first one, as those of SurrogateMetropolis do.
     cores : int, optional
         How much is done at a time; by default as much as there are processors, at most 4. Chains
-        advance in threads. If the model calls Python, which only one thread can do at a time, they
-        advance in processes, or these make its calls if they take 5 ms or more.
+        advance in threads, or in processes if the model calls Python, which only one thread can do
+        at a time.
     random_seed : int, sequence of int, or numpy.random.Generator, optional
         For reproducible starts and draws.
     progressbar : bool or str, optional
@@ -115,14 +115,12 @@ def sample(
         or 1000 with one, or if the log-density is only estimated.
     var_names : list of str, optional
         What to keep; all free variables and deterministics by default.
-    initvals : dict, list of dict, DataTree, path, or {"prior", "map"}, optional
+    initvals : dict, list of dict, DataTree, path, or "prior", optional
         Starts. By default they are dispersed, like those of ``pk.initvals(chains)``: the model's
         initial point, jittered on the unconstrained scale. Values by name are as in ``pm.sample``,
         including what ``pm.find_MAP`` returns. With a result of any sampler, or its path, the
         chains start from its last draws; if it has fewer chains, from draws spread over it. "prior"
-        draws each start from the prior. "map" jitters the chains about the posterior's mode, which
-        ``pm.find_MAP`` finds, or without a gradient at most 60 d evaluations of the log-density,
-        for d parameters. See docs/starts.md.
+        draws each start from the prior. See docs/starts.md.
     discard_tuned_samples : bool, optional
         False keeps the draws of tuning, as group ``warmup_posterior``. Their statistics,
         ``warmup_sample_stats``, are always kept.
@@ -396,8 +394,6 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
         for step in job.steps
     ]
     parts = [workers.described(counted(len(chains), "chain")), "; ".join(moved)]
-    if workers.why_not_together:
-        _log.info(workers.why_not_together)
     say_what_at_once_is_for(job)
     if workers.evaluators is not None:
         say_what_more_workers_do(job, len(chains), workers)

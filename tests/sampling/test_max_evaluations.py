@@ -268,8 +268,6 @@ def test_hopeless_runs_evaluate_nothing(surrogate):
 
 
 def test_what_would_evaluate_beyond_is_refused(surrogate):
-    with pytest.raises(ValueError, match="does not limit"):
-        limited(surrogate, 300, initvals="map")
     with pytest.raises(ValueError, match="log_prior would call"):
         limited(surrogate, 300, idata_kwargs={"log_prior": True})
     with pytest.raises(ValueError, match="max_evaluations must be an integer from 1 on"):

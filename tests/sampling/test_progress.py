@@ -1,9 +1,8 @@
 """What is shown while chains run."""
 
 import logging
-import sys
 from io import StringIO
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import models
 import numpy as np
@@ -384,18 +383,6 @@ def test_a_display_that_fails_costs_no_draw(method, walks, recorders, monkeypatc
     assert "progress bar failed (OSError('the terminal is gone'))" in said
     expected = sample(walks, draws=20, progressbar=False)
     np.testing.assert_array_equal(result["posterior"]["x"], expected["posterior"]["x"])
-
-
-def test_a_marimo_notebook_has_the_bar_of_pymc(walks, monkeypatch):
-    shown, marimo = [], ModuleType("marimo")
-    marimo.running_in_notebook = lambda: True
-    marimo.output = SimpleNamespace(replace=shown.append, clear=lambda: None)
-    marimo.Html = str
-    monkeypatch.setitem(sys.modules, "marimo", marimo)
-    sample(walks, progressbar="split+stats")
-    assert shown[-1].count("150/150 (100%)") == 3
-    assert "Rwm x accept" in shown[-1]
-    assert "in all" in shown[-1]
 
 
 # ---- through pm.sample --------------------------------------------------------------------------

@@ -43,7 +43,6 @@ from pymc_kameleon.sampling import (
     outcome,
     progress,
     run,
-    worker_process,
     workers,
 )
 from pymc_kameleon.sampling import sample as sampling_sample
@@ -790,7 +789,7 @@ def test_ctrl_c_at_any_line_loses_no_draw(every, walk, monkeypatch):
     monkeypatch.setattr(progress, "Terminal", lambda *arguments: progress.NoDisplay())
     monkeypatch.setattr(run, "POLL_INTERVAL", 1e-4)
     begun, tried, look = [], set(), Run._look_at_limits
-    modules = (sampling_sample, run, chain_of_run, outcome, ctrl_c, workers, worker_process)
+    modules = (sampling_sample, run, chain_of_run, outcome, ctrl_c, workers)
     files = [module.__file__ for module in (*modules, progress, result_tree, columns, memory)]
 
     def look_when_all_are_made(self):

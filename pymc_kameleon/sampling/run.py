@@ -365,7 +365,6 @@ class Run:
         for evaluation in evaluations:
             if evaluation.future in done:
                 self._take_evaluation(evaluation)
-        self._progress.under_way = len(futures) - len(done)
         for chain in taken or self._chains[:1]:
             self._progress.show(chain)
 

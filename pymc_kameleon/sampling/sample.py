@@ -22,8 +22,6 @@ from pymc_kameleon.sampling.progress import Progress
 from pymc_kameleon.sampling.resumed_run import ResumedRun
 from pymc_kameleon.sampling.run import Run
 from pymc_kameleon.sampling.run_costs import (
-    say_what_at_once_is_for,
-    say_what_more_workers_do,
     say_what_n_logp_leaves_out,
     what_a_run_costs,
     what_evaluations_cost,
@@ -376,7 +374,7 @@ def _run_of(
         is_told = job.holds_gil and left is None  # a limited run has counted them
         finish = Finish(model, computed, checks, quiet, place, before if is_told else 0)
         shown = False if quiet else progressbar
-        progress = Progress(all_chains, shown, left, prepared.settings.max_concurrent)
+        progress = Progress(all_chains, shown, left)
         return Run(prepared, workers, progress, limits, finish)
     except BaseException:
         prepared.record.discard()
@@ -394,26 +392,17 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
         for step in job.steps
     ]
     parts = [workers.described(counted(len(chains), "chain")), "; ".join(moved)]
-    say_what_at_once_is_for(job)
-    if workers.evaluators is not None:
-        say_what_more_workers_do(job, len(chains), workers)
+    at_once = workers.evaluations_at_once(max(len(chains), job.at_once))
     left = evaluations_left(prepared, computed)
     if left is not None:
         left = left if max_evaluations is None else max_evaluations
-        parts.append(
-            what_evaluations_cost(
-                job, left, len(chains), workers.evaluations_at_once, workers.gathers
-            )
-        )
+        parts.append(what_evaluations_cost(job, left, at_once))
     elif limits.target_ess is None:  # otherwise draws are the most, and say little
         first = chains[0]
         scouting = sum(chain.begun == 0 < chain.tune for chain in chains)
-        looks = job.n_looks(first.begun, first.tune, first.total, len(chains))
+        draws = first.total - first.begun
         parts.append(
-            what_a_run_costs(
-                *(job.steps, len(chains), first.total - first.begun, workers.evaluations_at_once),
-                *(scouting, len(chains) > 1, looks, workers.gathers),
-            )
+            what_a_run_costs(job.steps, len(chains), draws, at_once, scouting, len(chains) > 1)
         )
     _log.info(". ".join(part.rstrip(".") for part in parts if part) + ".")
     kept = sum(chain.n_kept(job.keeps_warmup) for chain in chains)

@@ -91,7 +91,7 @@ class Workers:
     """
 
     def __init__(self, job, most, cores=None, evaluators=None):
-        if evaluators is not None and not _has_calls(job):
+        if evaluators is not None and not _has_calls(job, evaluators):
             evaluators = None
         self._job, self.evaluators = job, evaluators
         self._abandoned, self._broken, self._death = False, False, None
@@ -112,12 +112,11 @@ class Workers:
         here = evaluators is None and not self._in_processes and not self.gathers
         self.seconds = POLL_INTERVAL if here else SECONDS_AWAY
 
-    @property
-    def evaluations_at_once(self):
-        """How many evaluations are made at a time, None if that is not known."""
+    def evaluations_at_once(self, most):
+        """Return how many of so many evaluations are made at a time."""
         if self.evaluators is None:
-            return self.at_once
-        return min(self.at_once, self.evaluators.size) or None
+            return min(self.at_once, most)
+        return min(self.at_once, self.evaluators.size or most, most)
 
     def __enter__(self):
         """Start the workers."""
@@ -224,13 +223,16 @@ class Workers:
         return self._executor if self.evaluators is None else self.evaluators.executor
 
 
-def _has_calls(job):
+def _has_calls(job, evaluators):
     """Whether an executor has something to do; warn if it has little or nothing."""
     if not job.users_ops:
         say("idle_executor")
         return False
     if not job.in_numba:
         say("executor_in_turn")
+    alone = [op for op in job.users_ops if not getattr(op, "minds_turns", False)]
+    if evaluators.are_threads and alone:
+        say("one_thread_at_a_time", boxes=names_of(alone))
     return True
 
 

@@ -190,7 +190,7 @@ def test_the_log_says_what_they_were_for(surrogate, caplog):
 def test_a_run_that_lasts_says_so(surrogate, caplog, monkeypatch):
     monkeypatch.setattr(surrogate, "seconds_per_logp", 2.0)
     limited(surrogate, 150, cores=2)
-    assert "At most 150 evaluations of 2 s, one by one until the posterior" in caplog.text
+    assert "At most 150 evaluations of 2 s: 2.5 min to 5 min with 2 at a time" in caplog.text
 
 
 @pytest.mark.slow

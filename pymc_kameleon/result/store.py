@@ -6,7 +6,6 @@ each state has all its draws.
 """
 
 import io
-import json
 import shutil
 import time
 import warnings
@@ -63,23 +62,14 @@ def zarr_module():
 
 def new_store(path, steps, columns, numbers):
     """Return a Store at a path where there is nothing yet, which `create` makes."""
-    _refuse_existing(path)
     lock = locked(path)
-    try:
-        _refuse_existing(path)  # another run may have made it while this one waited for the lock
-    except ValueError:
-        lock.release()
-        raise
-    return Store(path, lock, steps, columns, numbers)
-
-
-def _refuse_existing(path):
-    """Raise a ValueError if there is something where a store is to be made."""
     if path.exists():
+        lock.release()
         raise ValueError(
             f"{path} exists. pk.resume({str(path)!r}) goes on with it; otherwise take "
             "another path, or delete it."
         )
+    return Store(path, lock, steps, columns, numbers)
 
 
 def locked(path):
@@ -103,11 +93,6 @@ def locked(path):
 def saved_store(path):
     """Return what a store holds of its run; raise a ValueError if it is none."""
     zarr = zarr_module()
-    for file in sorted([*path.glob("*/zarr.json"), *path.glob("*/*/zarr.json")]):
-        try:
-            json.loads(file.read_text())
-        except (OSError, ValueError) as error:
-            raise _damaged(path, f"{file.relative_to(path)} cannot be read ({error})") from None
     try:
         root = zarr.open_group(path, mode="r", use_consolidated=False)
         checkpoints = root["checkpoints"]
@@ -329,7 +314,7 @@ class Store:
     def finish(self, tree, longest):
         """Write the other groups of the result, and free the room of draws that were not made."""
         self._resize(longest)
-        ended = ("draws", "draws_kept", "tuning_kept", "chains_kept")
+        ended = ("settings", "draws_kept", "tuning_kept", "chains_kept")
         self._root.attrs.update({key: tree[STATE_GROUP].attrs[key] for key in ended})
         if EVALUATIONS in self._root and EVALUATIONS not in tree.children:  # of an earlier run
             del self._root[EVALUATIONS]

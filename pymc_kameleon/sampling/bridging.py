@@ -83,7 +83,6 @@ class Density:
         logp = ModelLogp(model, variables, point, self.compile_kwargs, region)
         self.log_density = logp.compiled()
         self.log_density.rule = Rule(doubts=False)
-        self.coordinates = layout.coordinates()
         self._make_ready()
 
     def _make_ready(self):
@@ -123,7 +122,7 @@ class Evaluating:
     """Evaluates many points at once, wherever there are Workers; `n` counts them."""
 
     def __init__(self, density, cores, evaluators, rng):
-        self._job, self._rng, self.n = density, rng, 0
+        self._rng, self.n = rng, 0
         most = evaluators.size if evaluators is not None else 0
         self._workers = Workers(density, most or MOST_THREADS, cores, evaluators)
         self._watch = Watch.fresh(density.log_density.point.size)

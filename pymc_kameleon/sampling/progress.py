@@ -102,11 +102,7 @@ def titles(steps):
     """Return what the steps' columns are called: the sampler, and one of its variables."""
     if len(steps) == 1:
         return [type(steps[0]).__name__]
-    names = []
-    for step in steps:
-        first, *others = map(natural_name, step.var_names)
-        names.append(f"{type(step).__name__} {first}{', …' if others else ''}")
-    return names
+    return [f"{type(step).__name__} {natural_name(step.var_names[0])}" for step in steps]
 
 
 class Progress:

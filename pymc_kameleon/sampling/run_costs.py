@@ -62,10 +62,10 @@ def what_evaluations_cost(job, evaluations, at_once):
     )
 
 
-def say_what_n_logp_leaves_out(job, draws, likelihood):
+def say_what_n_logp_leaves_out(job, draws):
     """Tell the user of a black box of all its calls that the statistic n_logp does not count.
 
-    `draws` are kept of all chains. PyMC computes the groups `likelihood` from them.
+    `draws` are kept of all chains.
     """
     if not job.holds_gil:
         return
@@ -80,8 +80,6 @@ def say_what_n_logp_leaves_out(job, draws, likelihood):
             f"{box} is called in a loop of PyTensor, and so again for each of {grouped(draws)} "
             "draws; n_logp does not count this."
         )
-    for group in likelihood:
-        _log.info(f"PyMC evaluates the model at each of {grouped(draws)} draws for {group}.")
 
 
 def _evaluations_before_draws(step, scouting, pools):

@@ -32,7 +32,8 @@ def starts(job, seeds, initvals, most=None, n_looked_at=None):
         return _finite_points(job, seeds, "jitter", jittered(model), most, n_looked_at)
     if isinstance(initvals, str) and initvals == "prior":
         return _finite_points(job, seeds, "prior", starts_from_prior(model), most, n_looked_at)
-    if _is_result(initvals):
+    is_path = isinstance(initvals, str) and os.path.exists(os.path.expanduser(initvals))
+    if is_path or isinstance(initvals, xr.DataTree | xr.Dataset | os.PathLike):
         initvals = starts_from_draws(draws_in(opened(initvals), "start from"), model, len(seeds))
     points = _as_told(steps, seeds, _known(initvals, model))
     return [(point, _not_looked_at(job)) for point in points]
@@ -96,16 +97,6 @@ class Density:
             step.log_density.count[0] = 0
             noted.append(np.append(value, step.log_density.gradient[: step.search.n_noted]))
         return list(zip(counts, noted, strict=True))
-
-
-# ---- a result -----------------------------------------------------------------------------------
-
-
-def _is_result(initvals):
-    """Whether starts are to be taken from draws: of a result, a group of one, or a path."""
-    if isinstance(initvals, str):
-        return os.path.exists(os.path.expanduser(initvals))
-    return isinstance(initvals, xr.DataTree | xr.Dataset | os.PathLike)
 
 
 # ---- values -------------------------------------------------------------------------------------

@@ -155,13 +155,11 @@ class Workers:
         if self.evaluators is not None:
             boxes = names_of(self._job.users_ops)
             return f"Sampling by {self.evaluators.name}, which calls {boxes} ({chains})"
-        if self._in_processes and self.at_once == 1:
-            return f"Sequential sampling ({chains} in turn, in a process of their own)"
         if self.at_once == 1:
-            return f"Sequential sampling ({chains} in turn)"
+            where = ", in a process of their own" if self._in_processes else ""
+            return f"Sequential sampling ({chains} in turn{where})"
         if self._in_processes:
-            why = "as the model calls Python, which only one thread can do at a time"
-            return f"Multiprocess sampling ({chains} in {self.at_once} processes, {why})"
+            return f"Multiprocess sampling ({chains} in {self.at_once} processes)"
         boxes = names_of(self._job.batched)
         together = f", whose calls of {boxes} are made in one" if self.gathers else ""
         return f"Threaded sampling ({chains} in {self.at_once} threads{together})"

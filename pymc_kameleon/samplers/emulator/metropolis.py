@@ -111,7 +111,6 @@ class EmulatorMetropolis(ApproximationMetropolis):
         EMULATOR_MOVES,
         {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]},
     )
-
     lengths_of_run = ApproximationMetropolis.lengths_of_run | {*Mirrors._fields}
 
     def _log_density_of(self, own, region):

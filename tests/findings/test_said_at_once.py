@@ -1,6 +1,7 @@
 """What is said while a run is prepared, or goes on, of states that are made to be so."""
 
 import logging
+from concurrent.futures import Executor
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from runs import codes, messages, sample
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.corrections import Correction, Quantities, best_of
 from pymc_kameleon.analysis.evidence.draws import say_what_counts
+from pymc_kameleon.model.evaluators import Evaluators
 from pymc_kameleon.sampling import bridging, outcome, starts_of_run, workers
 from pymc_kameleon.sampling.outcome import Finish
 
@@ -24,7 +26,8 @@ def said(caplog):
 
 
 def test_an_executor_that_has_to_wait(said):
-    assert workers._has_calls(SimpleNamespace(users_ops=["box"], in_numba=False))
+    job = SimpleNamespace(users_ops=["box"], in_numba=False)
+    assert workers._has_calls(job, Evaluators(Executor()))
     assert said() == ["executor_in_turn"]
 
 

@@ -596,12 +596,6 @@ _MEANWHILE = {
         "That is right if the parameters are to blame.",
         'With `on_error="reject"` or a time limit of a black box.',
     ),
-    "no_maximum": Kind(
-        CAUTION,
-        "pm.find_MAP did not come to a maximum ({message}): the chains start where it ended.",
-        "Leave out initvals, or give starts by hand.",
-        'With `initvals="map"`.',
-    ),
     "noisy_density": Kind(
         PROBLEM,
         "The model's log-density has noise of its own: at one point it was {before:.8g}, and then "
@@ -615,12 +609,6 @@ _MEANWHILE = {
         "{what} runs through Python, which is slower: {error}",
         "",
         "Numba could not compile it.",
-    ),
-    "broken_executor": Kind(
-        CAUTION,
-        "The executor is broken, so black boxes are called by processes of this machine from now "
-        "on.",
-        "To have a new one made instead, pass a function: executor=lambda: ProcessPoolExecutor(4).",
     ),
     "idle_executor": Kind(
         NOTE,
@@ -641,8 +629,8 @@ _MEANWHILE = {
     ),
     "jax_in_turn": Kind(
         NOTE,
-        "The model calls JAX, which hangs in processes that are forked from this one, so chains "
-        "are sampled in turn.",
+        "JAX is in use, which may hang in processes that are forked from this one, so chains are "
+        "sampled in turn.",
         "Call multiprocessing.set_start_method('forkserver') at the beginning of the program.",
     ),
     "worker_died": Kind(

@@ -15,7 +15,6 @@ from itertools import count
 import cloudpickle
 from pytensor.compile.ops import FromFunctionOp
 
-from pymc_kameleon.findings.finding import say
 from pymc_kameleon.model import remote
 from pymc_kameleon.model.black_boxes import name_of, reduced
 from pymc_kameleon.model.gathering import RunEnded, Turns
@@ -60,12 +59,11 @@ def calling_elsewhere(evaluators):
 class Evaluators:
     """Workers of an `executor` that call functions.
 
-    It is as `given`, or returned by that, which is called again if it breaks; in the place of an
-    executor that breaks, `renewed` returns another one.
+    It is as `given`, or returned by that, which is called again if it breaks.
     """
 
-    def __init__(self, given, renewed=None):
-        self.given, self._renewed = given, renewed
+    def __init__(self, given):
+        self.given = given
         self._change, self._numbers = threading.Condition(), count()
         self._under_way, self._suspects, self._waits, self._ended = 0, 0, set(), False
         self._parcels = {}
@@ -173,8 +171,6 @@ class Evaluators:
 
     def _tasks(self, executor, function, timeout, arguments):
         """Return what to submit, and to what, until nothing is lacking."""
-        if hasattr(executor, "submit_call"):  # a pool of ours
-            return [(executor.submit_call, function, timeout, arguments)]
         if self.are_threads:
             return [(executor.submit, remote.attempt, function, timeout, arguments)]
         name, there, _ = _by_value()
@@ -219,17 +215,15 @@ class Evaluators:
         """Make another executor if one is broken, unless another call has done so."""
         if not isinstance(error, BrokenExecutor):
             return
+        if isinstance(self.given, Executor):
+            raise NotHere(
+                f"The executor is broken ({error}). To have a new one made instead, pass a "
+                "function: executor=lambda: ProcessPoolExecutor(4)."
+            ) from error
         with self._change:
-            if executor is not self.executor:
-                return
-            if not isinstance(self.given, Executor):
+            if executor is self.executor:
                 executor.shutdown(wait=False)
                 self.executor = self._made(self.given)
-                return
-            self.executor = self._renewed()
-        if executor is not self.given:
-            return
-        say("broken_executor")
 
     def _parcel(self, function):
         """Return the key of a function, and what a worker needs that lacks it."""

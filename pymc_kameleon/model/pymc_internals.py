@@ -81,8 +81,6 @@ MinibatchRandomVariable = part(
 
 _FEATURE = "the progress bar"
 default_progress_theme = part(_FEATURE, "pymc.progress_bar", "default_progress_theme")
-in_marimo_notebook = part(_FEATURE, "pymc.progress_bar.marimo_progress", "in_marimo_notebook")
-MarimoProgressBackend = part(_FEATURE, "pymc.progress_bar.marimo_progress", "MarimoProgressBackend")
 MarkerProgressBar = part(_FEATURE, "pymc.progress_bar.rich_progress", "MarkerProgressBar")
 
 Draw = part("callback", "pymc.sampling.parallel", "Draw")

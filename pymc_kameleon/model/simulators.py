@@ -166,13 +166,13 @@ def _table(calls, start):
 
 
 class _Start:
-    """Shapes and inputs of calls near the initial point, after `n_trials` calls of black boxes."""
+    """Values of calls at the initial point or near it, after `n_trials` calls of black boxes."""
 
     def __init__(self, model, calls, point):
         self.point, self._model, self.n_trials = point, model, 0
         outputs = [var for call in calls for var in (*call.node.inputs, *call.outputs)]
         found = self._values(outputs, calls)
-        self._shapes = {var: np.shape(value) for var, value in zip(outputs, found, strict=True)}
+        self.values = {var: np.asarray(v) for var, v in zip(outputs, found, strict=True)}
         # Inputs that depend on no other black box, and what has a name, are known anywhere.
         self._first = [var for call in calls if not call.level for var in call.inputs]
         named = [var for var in model.unobserved_value_vars if _has_value(var)]
@@ -210,7 +210,7 @@ class _Start:
 
     def shape(self, var):
         """Return the shape of an input or output."""
-        return self._shapes[var]
+        return self.values[var].shape
 
     def _of(self, call, seen):
         """Return a call's inputs (p,) among those that were seen."""

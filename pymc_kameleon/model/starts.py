@@ -25,7 +25,6 @@ N_PRIOR = 300
 POINTS = {
     "jitter": "about the model's initial point",
     "prior": "drawn from the prior",
-    "map": "about the mode",
 }
 """How points are drawn, and what a message says of them."""
 

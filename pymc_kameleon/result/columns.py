@@ -22,7 +22,6 @@ class Columns:
 
     def __init__(self, outputs, steps, keeps_warmup, coords, dims):
         self._outputs, self._steps, self.coords, self.dims = outputs, steps, coords, dims
-        self._likes = {}
         kinds = [dict(step.stats_dtypes_shapes) for step in steps]
         for kind in kinds:
             del kind["warning"]
@@ -60,8 +59,6 @@ class Columns:
 
     def like(self, group, numbers):
         """Return a dataset of a group with one draw of each of the chains `numbers`."""
-        if (known := self._likes.get((group, *numbers))) is not None:  # ArviZ takes a while
-            return known
         coords, dims = {}, {}
         if group.endswith("posterior"):
             coords, dims = self.coords, self.dims
@@ -70,7 +67,7 @@ class Columns:
             own = self._steps[0].keeps.dims
             shaped = [name for name, (shape, _) in self.groups[group].items() if shape]
             dims = {name: own.get(name, [COORDINATE]) for name in shaped}
-        self._likes[group, *numbers] = like = dict_to_dataset(
+        return dict_to_dataset(
             {
                 name: np.zeros((len(numbers), 1, *shape), dtype)
                 for name, (shape, dtype) in self.groups[group].items()
@@ -79,7 +76,6 @@ class Columns:
             dims=dims,
             check_conventions=False,
         )
-        return like
 
 
 def data_of(model, columns):

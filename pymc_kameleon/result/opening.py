@@ -8,7 +8,7 @@ import pymc as pm
 import xarray as xr
 from arviz_base import convert_to_dataset
 
-from pymc_kameleon.result.store import saved_store, zarr_module
+from pymc_kameleon.result.store import zarr_module
 from pymc_kameleon.step.groups import (
     DRAWN_GROUPS,
     EVALUATIONS,
@@ -77,8 +77,7 @@ def load(path):
     Raises
     ------
     ValueError
-        If there is nothing at `path`, or no result; or if the run in the store has not ended. Then
-        the message says how far it is, and how to go on with it.
+        If there is nothing at `path`, or no result; or if the run in the store has not ended.
 
     Examples
     --------
@@ -107,7 +106,7 @@ def opened(dt, model=None):
     if tree.attrs["draws_kept"] < 0:
         raise ValueError(
             f"The run in {path} has not ended, or was killed: pk.resume({str(path)!r}) goes "
-            f"on with it. {_how_far(saved_store(path))}"
+            "on with it."
         )
     return _as_returned(tree)
 
@@ -144,19 +143,10 @@ def learned_in(dt):
     return learned.map(lambda own: own.astype(float) if own.dtype.kind == "f" else own)
 
 
-def _how_far(saved):
-    """Return how many draws the chains of a run have made."""
-    name = next(name for name in saved.arrays[0] if name.endswith("monitor_done"))
-    done = [int(arrays[name]) for arrays in saved.arrays]
-    total = saved.plan["tune"] + saved.plan["draws"]
-    made = f"{min(done)}" if min(done) == max(done) else f"{min(done)} to {max(done)}"
-    return f"Its chains have made {made} of {total} draws, those of tuning included."
-
-
 def _as_returned(tree):
     """Return what a run has returned of all that is in its store."""
     kept, groups = tree.attrs, {}
-    chains, names = json.loads(kept["chains_kept"]), json.loads(kept["var_names"])
+    chains, names = json.loads(kept["chains_kept"]), json.loads(kept["settings"])["var_names"]
     every = [*DRAWN_GROUPS, *(name for name in tree.children if name not in DRAWN_GROUPS)]
     for group in (name for name in every if name in tree.children):
         data = tree[group].to_dataset()

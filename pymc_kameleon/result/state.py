@@ -95,13 +95,6 @@ def unpack(steps, arrays):
     return ChainState(point, [step.sampling_state for step in copies])
 
 
-def evaluations_made(arrays):
-    """Return the evaluations that a chain has made, from what `pack` made of it, checks too."""
-    parts = ("on_the_way", "to_tune", "to_draw", "uncounted", "checks")
-    ends = tuple(f"monitor_{part}" for part in parts)
-    return sum(int(arrays[name]) for name in arrays if name.endswith(ends))
-
-
 def _unpack_step(step, arrays, prefix):
     names = [field.name for field in fields(ChainMonitor)]
     monitor = {name: arrays[f"{prefix}monitor_{name}"].item() for name in names}

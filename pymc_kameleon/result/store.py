@@ -6,14 +6,11 @@ each state has all its draws.
 """
 
 import io
-import json
 import shutil
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor, wait
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -65,23 +62,14 @@ def zarr_module():
 
 def new_store(path, steps, columns, numbers):
     """Return a Store at a path where there is nothing yet, which `create` makes."""
-    _refuse_existing(path)
     lock = locked(path)
-    try:
-        _refuse_existing(path)  # another run may have made it while this one waited for the lock
-    except ValueError:
-        lock.release()
-        raise
-    return Store(path, lock, steps, columns, numbers)
-
-
-def _refuse_existing(path):
-    """Raise a ValueError if there is something where a store is to be made."""
     if path.exists():
+        lock.release()
         raise ValueError(
             f"{path} exists. pk.resume({str(path)!r}) goes on with it; otherwise take "
             "another path, or delete it."
         )
+    return Store(path, lock, steps, columns, numbers)
 
 
 def locked(path):
@@ -105,11 +93,6 @@ def locked(path):
 def saved_store(path):
     """Return what a store holds of its run; raise a ValueError if it is none."""
     zarr = zarr_module()
-    for file in sorted([*path.glob("*/zarr.json"), *path.glob("*/*/zarr.json")]):
-        try:
-            json.loads(file.read_text())
-        except (OSError, ValueError) as error:
-            raise _damaged(path, f"{file.relative_to(path)} cannot be read ({error})") from None
     try:
         root = zarr.open_group(path, mode="r", use_consolidated=False)
         checkpoints = root["checkpoints"]
@@ -152,13 +135,6 @@ def _as_bytes(steps, state):
     return content.getbuffer()
 
 
-class Batch(NamedTuple):
-    """What is written at a time."""
-
-    values: dict  # (row of the chain, group, name) -> first draw, list of arrays (n, ...)
-    states: dict  # row -> state of the chain after these draws
-
-
 class Store:
     """The draws of all chains, in a locked Zarr store; what is not written yet, in memory."""
 
@@ -166,10 +142,10 @@ class Store:
         self.path, self._lock, self._steps = Path(path), lock, steps
         self.columns, self._numbers = columns, numbers
         # zarr reads a file to find an array, so they are kept at hand.
-        self._batches, self._bytes, self._arrays = [Batch({}, {})], 0, {}
-        self._begun, self._took = time.perf_counter(), 0.0
-        self._is_new = False
-        self._writer, self._writing = ThreadPoolExecutor(1, "pk.sample store"), None
+        self._arrays, self._is_new = {}, False
+        self._draws = {}  # that wait: (row, group, name) -> first draw, list of arrays (n, ...)
+        self._states = {}  # row -> state of the chain after these draws
+        self._bytes, self._written, self._took = 0, time.perf_counter(), 0.0
 
     # ---- a new one, and one to go on with -------------------------------------------------------
 
@@ -287,47 +263,30 @@ class Store:
     def write(self, row, start, portion, tuning):
         """Keep draws of a chain, the first of which is its draw `start` of its group."""
         for group, name, values in self.columns.named(portion, tuning):
-            parts = self._batches[-1].values.setdefault((row, group, name), (start, []))[1]
+            parts = self._draws.setdefault((row, group, name), (start, []))[1]
             parts.append(values)
             self._bytes += values.nbytes
 
     def save(self, row, state):
         """Keep the state of a chain after the draws that were written last."""
-        self._batches[-1].states[row] = state
+        self._states[row] = state
 
     def flush_if_due(self):
         """Write what is in memory, if that is much, or has waited for long."""
-        much = self._bytes > MOST_BYTES
-        if self._writing is not None and (much or self._writing.done()):
-            self._writing.result()
-            self._writing = None
-        waited = time.perf_counter() - self._begun
-        if much or (self._writing is None and waited > max(INTERVAL, self._took / BUSY_SHARE)):
-            self._begin_a_batch()
-            self._writing = self._writer.submit(self._write)
+        waited = time.perf_counter() - self._written
+        if self._bytes > MOST_BYTES or waited > max(INTERVAL, self._took / BUSY_SHARE):
+            self.flush()
 
     def flush(self):
-        """Write what is in memory."""
-        if self._writing is not None:
-            wait([self._writing])
-        self._begin_a_batch()
-        self._write()
-
-    def _begin_a_batch(self):
-        self._batches.append(Batch({}, {}))
-        self._begun, self._bytes = time.perf_counter(), 0
-
-    def _write(self):
-        """Write all batches but the last one, which is being filled."""
+        """Write what is in memory, which stays there if that fails."""
         start = time.perf_counter()
-        while len(self._batches) > 1:
-            batch = self._batches[0]
-            for (row, group, name), (first, parts) in batch.values.items():
-                self.put(row, first, group, name, np.concatenate(parts))
-            for row, state in batch.states.items():
-                self._checkpoint(row, state)
-            self._batches.pop(0)
-        self._took = time.perf_counter() - start
+        for (row, group, name), (first, parts) in self._draws.items():
+            self.put(row, first, group, name, np.concatenate(parts))
+        for row, state in self._states.items():
+            self._checkpoint(row, state)
+        self._draws, self._states, self._bytes = {}, {}, 0
+        self._written = time.perf_counter()
+        self._took = self._written - start
 
     def _checkpoint(self, row, state):
         blob = _as_bytes(self._steps, state)
@@ -340,11 +299,10 @@ class Store:
         stored = xr.open_zarr(self.path, group=group, chunks=None, consolidated=False)
         stored = stored[list(self.columns.groups[group])]  # Zarr lists them in the disk's order
         stored = stored.isel(chain=rows, draw=slice(start, stop))
-        waiting = [item for batch in [*self._batches] for item in batch.values.items()]
-        if not waiting:
+        if not self._draws:
             return stored
         stored = stored.load()
-        for (row, of, name), (first, parts) in waiting:
+        for (row, of, name), (first, parts) in self._draws.items():
             if of == group and row in rows:
                 values = np.concatenate(parts)
                 begin, end = max(first, start), min(first + len(values), stop)
@@ -356,7 +314,7 @@ class Store:
     def finish(self, tree, longest):
         """Write the other groups of the result, and free the room of draws that were not made."""
         self._resize(longest)
-        ended = ("draws", "draws_kept", "tuning_kept", "chains_kept")
+        ended = ("settings", "draws_kept", "tuning_kept", "chains_kept")
         self._root.attrs.update({key: tree[STATE_GROUP].attrs[key] for key in ended})
         if EVALUATIONS in self._root and EVALUATIONS not in tree.children:  # of an earlier run
             del self._root[EVALUATIONS]
@@ -371,12 +329,10 @@ class Store:
 
     def close(self):
         """Release the store."""
-        self._writer.shutdown()
         self._lock.release()
 
     def discard(self):
         """Release the store, and remove what `create` has made: the run has not begun."""
-        self._writer.shutdown()
         if self._is_new:
             shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()

@@ -2,9 +2,7 @@
 
 import logging
 import threading
-import time
-from contextlib import nullcontext, suppress
-from types import SimpleNamespace
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -18,8 +16,7 @@ from pymc_kameleon.model.evaluators import MOST_DEATHS
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.model.watch import FAILED, Watch
-from pymc_kameleon.sampling.worker_process import Failed
-from pymc_kameleon.sampling.workers import POLL_INTERVAL, Workers
+from pymc_kameleon.sampling.workers import POLL_INTERVAL, Failed, Workers
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -46,9 +43,14 @@ def evidence_by(draws, evaluate, n, rng):
             f" of estimates with variance {draws.noise:.2g}, which allow an overlap of "
             f"{overlap_of_noise(draws.noise):.2f}"
         )
-    own = map(float, (found.log_z, found.standard_error, found.overlap, found.ess))
-    log_z, standard_error, overlap, ess = own
-    evidence = Evidence(log_z, standard_error, method, overlap, ess, evaluate.n)
+    evidence = Evidence(
+        float(found.log_z),
+        float(found.standard_error),
+        method,
+        float(found.overlap),
+        float(found.ess),
+        evaluate.n,
+    )
     return checked(evidence, draws, found.contradiction)
 
 
@@ -77,26 +79,13 @@ class Density:
     def __init__(self, model, variables, restricted):
         point, self.compile_kwargs = model.initial_point(), {}
         layout = Layout(model, variables, point)
-        self._start, region = layout.raveled(point)[layout.places], layout.region_array(restricted)
+        region = layout.region_array(restricted)
         logp = ModelLogp(model, variables, point, self.compile_kwargs, region)
         self.log_density = logp.compiled()
-        self.coordinates = layout.coordinates()
         self._make_ready()
 
     def _make_ready(self):
         self.turns = threading.Lock() if self.holds_gil else nullcontext()
-
-    @property
-    def seconds_per_logp(self):
-        """How long an evaluation takes, which takes one."""
-        begun = time.perf_counter()
-        with suppress(Exception):
-            self.evaluate_once()
-        return time.perf_counter() - begun
-
-    def evaluate_once(self):
-        """Evaluate the log-density at the model's initial point."""
-        _log_density(self.log_density.copy(), self._start, 0)
 
     def __getattr__(self, name):
         """Have what the log-density has, as Workers ask for it."""
@@ -111,16 +100,12 @@ class Density:
 
 
 def log_densities(job, points, seeds):
-    """Return the log-density (n,) at points (n, d); of an estimate, new ones, by their seeds.
-
-    And what was seen of them, and their seconds.
-    """
-    start = time.perf_counter()
+    """Return log-densities (n,) at points (n, d), of an estimate by their seeds, and the watch."""
     with job.turns:
         logp = job.log_density.copy()
         logp.watch.turn(-1)
         found = [_log_density(logp, *own) for own in zip(points, seeds, strict=True)]
-    return np.array(found), logp.watch, time.perf_counter() - start
+    return np.array(found), logp.watch
 
 
 def _log_density(logp, x, seed):
@@ -136,11 +121,9 @@ class Evaluating:
     """Evaluates many points at once, wherever there are Workers; `n` counts them."""
 
     def __init__(self, density, cores, evaluators, rng):
-        self._job, self._rng, self.n = density, rng, 0
+        self._rng, self.n = rng, 0
         most = evaluators.size if evaluators is not None else 0
         self._workers = Workers(density, most or MOST_THREADS, cores, evaluators)
-        self._one_by_one = self._workers.evaluators is not None or self._workers.gathers
-        self._seconds = np.inf
         self._watch = Watch.fresh(density.log_density.point.size)
 
     def __enter__(self):
@@ -157,46 +140,29 @@ class Evaluating:
         """Return the log-density (n,) at points x (n, d)."""
         self.n += len(x)
         seeds = self._rng.integers(2**63, size=len(x))
-        found, left, under_way = np.full(len(x), np.nan), [*range(len(x))], {}
-        while left or under_way:
-            while left and len(under_way) < self._workers.at_once:
-                rows, left = self._next(left)
-                task = SimpleNamespace(rows=rows, arguments=(log_densities, x[rows], seeds[rows]))
-                task.attempts = 0
-                under_way[self._workers.submit(*task.arguments)] = task
-            done = self._workers.wait([*under_way], POLL_INTERVAL)
-            self._workers.check_processes()
-            for future in done:
-                task = under_way.pop(future)
-                outcome = self._outcome(future, task)
-                if isinstance(outcome, tuple):
-                    found[task.rows] = outcome[0]
-                else:
-                    under_way[outcome] = task
+        found, under_way = np.full(len(x), np.nan), {}
+        share = max(1, len(x) // (4 * self._workers.at_once))  # points of a task
+        tasks = [(slice(i, i + share), 0) for i in range(0, len(x), share)]
+        while tasks or under_way:
+            while tasks and len(under_way) < self._workers.at_once:
+                rows, deaths = tasks.pop()
+                under_way[self._workers.submit(log_densities, x[rows], seeds[rows])] = rows, deaths
+            for future in self._workers.wait([*under_way], POLL_INTERVAL):
+                rows, deaths = under_way.pop(future)
+                try:
+                    outcome = future.result()
+                except Exception as error:  # not of the task itself: its worker died
+                    self._workers.note_error(error)
+                    if deaths + 1 == MOST_DEATHS:
+                        raise
+                    tasks.append((rows, deaths + 1))
+                    continue
+                if isinstance(outcome, Failed):
+                    raise outcome.error
+                found[rows], watch = outcome
+                if watch.counts.size:
+                    self._watch.add(watch)
         return found
-
-    def _next(self, left):
-        """Return the points of a task, and those that are left after it, by their numbers."""
-        share = -(-len(left) // self._workers.at_once)
-        n = 1 if self._one_by_one else min(share, max(1, int(POLL_INTERVAL / self._seconds)))
-        return left[:n], left[n:]
-
-    def _outcome(self, future, task):
-        """Return what a task has found, or the future of another attempt if its worker died."""
-        try:
-            outcome = future.result()
-        except Exception as error:  # not of the task itself
-            self._workers.note_error(error)
-            task.attempts += 1
-            if task.attempts == MOST_DEATHS:
-                raise
-            return self._workers.submit(*task.arguments)
-        if isinstance(outcome, Failed):
-            raise outcome.error
-        if self._watch.counts.size and outcome[1].counts.size:
-            self._watch.add(outcome[1])
-        self._seconds = max(outcome[2] / len(task.rows), 1e-9)
-        return outcome
 
     def _say_what_was_rejected(self):
         if n := int(self._watch.n_rejected.sum()):

@@ -19,9 +19,8 @@ from pymc_kameleon.step.warm_start.approach import FOLLOWING
 NOTHING_SETTLED, TUNING_SETTLED, ALL_SETTLED = range(3)
 """Which numbers of draws of a run are settled."""
 
-LEAST_SEARCH, LEAST_TO_LEAD = (20, 2), (14, 2)
-"""Evaluations that a chain needs to look for the posterior, and times d; and if others follow it,
-as all that chains evaluate then tells of the posterior."""
+LEAST_SEARCH = 14, 2
+"""Evaluations that a chain needs to look for the posterior, and times d."""
 
 LEAST_TO_GUIDE, WAY_TO_GUIDE = 3, 6
 """Evaluations of a chain to where another one has found it, at least and usually: the start, that
@@ -36,15 +35,6 @@ LARGEST_EXCESS = 2
 
 LEAST_DRAWS = 2
 """Draws of tuning, and after it, below which nothing can be had."""
-
-
-def check_not_tiny(most, chains, tune):
-    """Raise a ValueError for evaluations that suffice with no step, before any is made."""
-    if most < (least := chains * (min(tune, LEAST_DRAWS) + LEAST_DRAWS)):
-        raise ValueError(
-            f"max_evaluations is too small: it takes {grouped(least - most)} more, at least, for "
-            f"{counted(chains, 'chain')} to begin. Allow more evaluations, or fewer chains."
-        )
 
 
 @dataclass
@@ -86,8 +76,7 @@ class Budget:
             raise ValueError(
                 f"max_evaluations is too small: it takes {grouped(lacking)} more for "
                 f"{counted(self.chains, 'chain')} to begin, and make {LEAST_DRAWS} draws each. "
-                "Allow more evaluations, or fewer chains"
-                f"{self._why_so_many}."
+                "Allow more evaluations, or fewer chains."
             )
         ways = self._ways(self._share_of_ways(most), most - rest - self.chains * self._beside_way)
         draws = min(self.draws, self.room(most))
@@ -99,13 +88,6 @@ class Budget:
         n = min(int(self._share * (most - usual)), most - self._bound(ways) - rest)
         tune = max(n // per_draw, n_tune)
         return min(self.tune, tune), draws, TUNING_SETTLED, ways
-
-    @property
-    def _why_so_many(self):
-        n = self.steps[0].max_concurrent
-        if n == 1 or n != self.chains:
-            return ""
-        return f", for example by a smaller max_concurrent than {n}, or by chains= beside it"
 
     @property
     def _per_draw(self):
@@ -163,7 +145,7 @@ class Budget:
         """
         d, n_others, most = step.layout.d, self.chains - 1, min(share, room)
         leads = self._leads(step)
-        n, per_coordinate = LEAST_TO_LEAD if leads else LEAST_SEARCH
+        n, per_coordinate = LEAST_SEARCH
         usual, _ = step.search.usual_evaluations()
         least = min(n + per_coordinate * d, usual)
         if not leads:
@@ -289,7 +271,4 @@ def what_evaluations_were_for(settings, states):
     }
     made, most = sum(parts.values()), settings.max_evaluations
     count = f"{grouped(made)} of {grouped(most)} evaluations"
-    if made > most:
-        more = grouped(made - most)
-        count = f"{grouped(made)} evaluations, {more} more than asked for, as it was resumed"
     return f"{count} ({', '.join(f'{grouped(n)} {what}' for what, n in parts.items() if n > 0)})"

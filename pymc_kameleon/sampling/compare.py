@@ -20,7 +20,6 @@ from pymc_kameleon.analysis.draws_of_result import side_by_side
 from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, SELDOM, judged_r_hat
 from pymc_kameleon.findings.finding import say
 from pymc_kameleon.findings.registry import NOTE
-from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.noise import NOISE_SEED
@@ -56,9 +55,7 @@ ACCEPTANCE = ("accept_prob", "acceptance_rate", "mean_tree_accept", "accepted") 
 NUMBERS = (
     *("ess_bulk", "ess_tail", "r_hat", "ess_per_second", "ess_per_evaluation"),
     *("acceptance", "evaluations", "seconds", "compile_seconds", "disagreement"),
-)  # columns of numbers, after ``ok``
-TEXTS = ("where", "warnings")
-"""Columns of text, after these."""
+)  # columns of numbers
 
 
 def compare_samplers(
@@ -134,12 +131,6 @@ def compare_samplers(
     checked_integer("chains", chains, at_least=2)  # one agrees with itself
     cores = default_cores() if cores is None else checked_integer("cores", cores, at_least=1)
     steps = _labelled(_default_steps(model) if steps is None else steps)
-    if boxes := black_boxes([model.logp()]):
-        _log.info(
-            "Besides the evaluations in the table, %s is called once or more for each start, and "
-            "two or three times for each of our steps.",
-            " and ".join(boxes),
-        )
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     options = {
         "draws": draws,
@@ -159,12 +150,14 @@ def compare_samplers(
             try:
                 results[label], found = _sampled(step, model, options)
                 rows[label] |= found
-                said += _found_in(results[label], model)
+                judged = diagnosed(results[label], model).findings
+                said += [str(one) for one in judged if one.severity != NOTE]
             except Exception as error:  # the others go on
                 said.append(f"{type(error).__name__}: {error}")
         rows[label]["warnings"] = " ".join(dict.fromkeys(said))
     limit = _judge(rows, results, [rv.name for rv in model.free_RVs]) if results else np.nan
-    table = pd.DataFrame(list(rows.values()), index=list(rows), columns=["ok", *NUMBERS, *TEXTS])
+    columns = ["ok", *NUMBERS, "where", "warnings"]
+    table = pd.DataFrame(list(rows.values()), index=list(rows), columns=columns)
     table = table.astype(dict.fromkeys(NUMBERS, float))
     if not results:
         say("all_steps_failed")
@@ -322,11 +315,6 @@ def _captured():
             if w.category in (UserWarning, RuntimeWarning)
             and not str(w.message).startswith("Numba will use object mode")  # of any black box
         ]
-
-
-def _found_in(tree, model):
-    """Return what speaks against a result, in words."""
-    return [str(one) for one in diagnosed(tree, model).findings if one.severity != NOTE]
 
 
 # ---- what the draws say -------------------------------------------------------------------------

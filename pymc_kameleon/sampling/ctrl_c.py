@@ -1,6 +1,5 @@
 """Ctrl-C: the first one stops a run after the draws that are being made."""
 
-import os
 import signal
 import threading
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ class CtrlC:
     def __init__(self, stop):
         self._stop, self.may_raise = stop, False
         self._pressed, self._pressed_again = False, False
-        self._process = os.getpid()
 
     def __enter__(self):
         """Take over, in the main thread; elsewhere Ctrl-C does not come."""
@@ -40,8 +38,6 @@ class CtrlC:
             self.may_raise = False
 
     def _handle(self, *arguments):
-        if os.getpid() != self._process:
-            return  # a worker that was forked: its parent decides
         try:
             self._previous(*arguments)
         except KeyboardInterrupt:

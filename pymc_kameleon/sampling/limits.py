@@ -29,30 +29,11 @@ def next_look(look):
     return int(np.ceil(LOOK_GROWTH * look))
 
 
-class EssTarget:
-    """Whether bulk and tail ESS of all parameters are reached, and R-hat is near 1.
-
-    The parameter that lacked most is looked at first, and alone, as all of many take a while.
-    """
-
-    def __init__(self, target_ess):
-        self._target_ess, self._worst = target_ess, None
-
-    def reached(self, draws):
-        """Look at draws (chain, draw) of parameters."""
-        values = side_by_side(draws)
-        if self._worst is not None and self._lack(values[..., [self._worst]])[0] > 0:
+def has_enough(draws, target_ess):
+    """Whether bulk and tail ESS of all parameters are reached, and R-hat is near 1."""
+    values = xr.DataArray(side_by_side(draws), dims=("chain", "draw", "parameter"))
+    for method in ("bulk", "tail"):
+        ess = np.asarray(pm.stats.ess(values, method=method))
+        if not (ess >= target_ess).all():
             return False
-        lack = self._lack(values)
-        self._worst = int(np.argmax(lack))
-        return bool((lack <= 0).all())
-
-    def _lack(self, values):
-        """Return what each parameter lacks, 0 if it has enough."""
-        draws = xr.DataArray(values, dims=("chain", "draw", "parameter"))
-        ess = [np.asarray(pm.stats.ess(draws, method=method)) for method in ("bulk", "tail")]
-        lack = np.maximum(0, 1 - np.nan_to_num(np.minimum(*ess)) / self._target_ess)
-        if len(values) > 1:
-            rhat = np.asarray(pm.stats.rhat(draws))
-            lack = np.where(rhat <= HIGH_RHAT, lack, np.maximum(lack, 1e-9))
-        return lack
+    return len(values) == 1 or bool((np.asarray(pm.stats.rhat(values)) <= HIGH_RHAT).all())

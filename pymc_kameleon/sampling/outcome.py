@@ -1,7 +1,7 @@
 """The end of a run: which chains make the result, and what there is to tell of them."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,22 +22,43 @@ from pymc_kameleon.step.problems import findings_of
 
 _log = logging.getLogger("pymc_kameleon")
 
+COMPUTED_GROUPS = {
+    "log_likelihood": pm.stats.compute_log_likelihood,
+    "log_prior": pm.stats.compute_log_prior,
+}
+"""What is computed at the end of a run, if `idata_kwargs` asks for it."""
+
 
 @dataclass
 class Finish:
     """What to do at the end of a run."""
 
     model: pm.Model
-    computed: dict  # group -> (function, names of variables, or None for all)
+    idata_kwargs: dict  # which groups to compute
     checks_convergence: bool
     quiet: bool
-    store: object  # str, path or None: from where the run can go on
+    store: object  # path, or a result in memory, or None: from where the run can go on
     n_before: int = 0  # evaluations before the run, which it does not count
+    computed: dict = field(default_factory=dict)  # group -> variables, None for all of them
+
+    def prepare(self, kept):
+        """See what is to be done at the end of a run that keeps these free variables."""
+        self.checks_convergence = self.checks_convergence and bool(kept)
+        variables = {"log_likelihood": self.model.observed_RVs, "log_prior": self.model.free_RVs}
+        for group in COMPUTED_GROUPS:
+            if not (chosen := self.idata_kwargs.get(group)):
+                continue
+            known = [rv.name for rv in variables[group]]
+            if chosen is not True and not set(chosen) <= set(known):
+                raise ValueError(f"idata_kwargs: {group} must be True, or some of {known}.")
+            if left := [rv.name for rv in self.model.free_RVs if rv.name not in kept]:
+                raise ValueError(f"idata_kwargs: {group} needs {left}, which var_names leaves out.")
+            self.computed[group] = None if chosen is True else chosen
 
     @property
     def how_to_go_on(self):
         """The call that goes on with the run."""
-        there = isinstance(self.store, str | Path)
+        there = isinstance(self.store, Path)
         return f"pk.resume({str(self.store)!r})" if there else "pk.resume(...)"
 
     def conclude(self, tree, findings, made):
@@ -47,9 +68,9 @@ class Finish:
         """
         with quiet_logging(self.quiet):
             if tree["posterior"].sizes["draw"] > 0:
-                for name, (compute, names) in self.computed.items():
-                    options = {"var_names": names, "model": self.model, "progressbar": False}
-                    _or_log(f"The {name}", partial(compute, tree, **options))
+                for name, variables in self.computed.items():
+                    options = {"var_names": variables, "model": self.model, "progressbar": False}
+                    _or_log(f"The {name}", partial(COMPUTED_GROUPS[name], tree, **options))
             judged = None
             if self.checks_convergence:
                 judge = partial(findings_of_draws, tree, self.model)
@@ -148,24 +169,16 @@ def of_rejections(ended):
 
 def what_was_made(ended, seconds, evaluations):
     """Return in words the draws and evaluations of a run, and how long it took."""
-    made = [_made(chain) for chain, _ in ended]
+    made = []
+    for chain, _ in ended:
+        tuned = min(chain.done, chain.tune) - min(chain.begun, chain.tune)
+        made.append((tuned, chain.done - chain.begun - tuned))
     tuned, drawn = (grouped(sum(own)) for own in zip(*made, strict=True))
     total = f"{tuned} + {drawn} draws"
     if len(set(made)) == 1:
         tuned, drawn = map(grouped, made[0])
         total = f"{len(made)} × ({tuned} + {drawn}) draws"
     return f"{total} and {evaluations} in {in_words(seconds)}"
-
-
-def _made(chain):
-    """Return the draws that a chain has made in this run: of tuning, and after it."""
-    tuned = min(chain.done, chain.tune) - min(chain.begun, chain.tune)
-    return tuned, chain.done - chain.begun - tuned
-
-
-def data_of(chain):
-    """Return digests of the data that the steps of a chain have seen."""
-    return [own.data for own in chain.state.steps]
 
 
 def longest(chains):

@@ -5,7 +5,7 @@ Where there is no terminal it is a line in the log now and then, and the bars at
 
 import logging
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -17,10 +17,8 @@ from rich.text import Text
 from pymc_kameleon.findings.finding import say
 from pymc_kameleon.findings.words import grouped, in_words
 from pymc_kameleon.model.pymc_internals import (
-    MarimoProgressBackend,
     MarkerProgressBar,
     default_progress_theme,
-    in_marimo_notebook,
     natural_name,
 )
 from pymc_kameleon.sampling.workers import POLL_INTERVAL
@@ -29,23 +27,14 @@ from pymc_kameleon.step.job import SearchSoFar
 
 _log = logging.getLogger("pymc_kameleon")
 
-PROGRESSBAR_OPTIONS = {
-    False: (False, False),
-    True: (False, True),
-    "split": (False, False),
-    "combined": (True, False),
-    "split+stats": (False, True),
-    "stats+split": (False, True),
-    "combined+stats": (True, True),
-    "stats+combined": (True, True),
-}
-"""Values of `progressbar`: whether chains share a bar, and whether steps' statistics are shown."""
+PROGRESSBAR_OPTIONS = (
+    *(False, True, "split", "combined"),
+    *("split+stats", "stats+split", "combined+stats", "stats+combined"),
+)
+"""Values of `progressbar`, as PyMC has them; True is "split+stats"."""
 
 FIRST_LINE, LINE_INTERVAL = 10, 60
 """Seconds until the first line in the log, and between two."""
-
-BAR_WIDTH, COLUMN_GAP, STATS_WIDTH = 10, 2, 14
-"""Widths in characters: of the shortest bar, between columns, and of the column of a step."""
 
 
 class Row(NamedTuple):
@@ -83,15 +72,10 @@ class Row(NamedTuple):
         return self.done - self.n_tune if self.done > self.n_tune else self.done
 
     @property
-    def n_logp(self):
-        """Evaluations of a draw to come; NaN before the first draw."""
-        return min(self.evaluations / self.done, self.most) if self.done else np.nan
-
-    @property
-    def seconds_per_draw(self):
-        """Seconds of a draw to come; NaN before the first draw."""
-        share = self.n_logp * self.done / self.evaluations if self.evaluations else 1.0
-        return self.seconds / self.done * share if self.done else np.nan
+    def to_go(self):
+        """Evaluations that the draws to come take, about; 0 before the first draw."""
+        each = min(self.evaluations / self.done, self.most) if self.done else 0
+        return each * (self.total - self.done)
 
 
 def combined(rows, seconds):
@@ -104,28 +88,6 @@ def combined(rows, seconds):
     return Row(*sums, seconds, sum(evaluations), most[0], mean, any(stuck), search)
 
 
-def remaining(rows, what):
-    """Return what the draws to come take of each chain, (n,) float64; NaN before the first draw.
-
-    `what` names a property of rows. Chains that have not begun are taken for the mean of others.
-    """
-    values = np.array([getattr(row, what) for row in rows])
-    begun = ~np.isnan(values)
-    mean = values[begun].mean() if begun.any() else np.nan
-    return np.where(begun, values, mean) * [row.total - row.done for row in rows]
-
-
-def seconds_left(rows, elapsed, seconds=0.0):
-    """Return how many seconds chains still take; NaN before the first draw.
-
-    They go on at their own speeds, and as many at a time as in the last seconds, `elapsed`, since
-    their computing times were `seconds` in all.
-    """
-    seconds = sum(row.seconds for row in rows) - seconds
-    work = remaining(rows, "seconds_per_draw")
-    return max(work.sum() * elapsed / seconds, work.max()) if seconds > 0 else np.nan
-
-
 def speed(row):
     """Return draws per second, or seconds per draw, in words."""
     if row.done == 0 or row.seconds == 0:
@@ -133,95 +95,67 @@ def speed(row):
     rate = row.done / row.seconds
     if rate < 1:
         return f"{in_words(1 / rate)}/draw"
-    thousands = min(2, int(np.log10(rate)) // 3)
-    return f"{float(f'{rate / 1000**thousands:.3g}'):g}{['', 'k', 'M'][thousands]} draws/s"
+    return f"{rate:.3g} draws/s" if rate < 1000 else f"{rate / 1000:.3g}k draws/s"
 
 
 def titles(steps):
     """Return what the steps' columns are called: the sampler, and one of its variables."""
     if len(steps) == 1:
         return [type(steps[0]).__name__]
-    names = []
-    for step in steps:
-        first, *others = map(natural_name, step.var_names)
-        names.append(f"{type(step).__name__} {first}{', …' if others else ''}")
-    return names
+    return [f"{type(step).__name__} {natural_name(step.var_names[0])}" for step in steps]
 
 
 class Progress:
     """Shows how far chains are, what time that took, and what is left.
 
     If it raises, it is given up, and says so in the log: no draw is lost for it. `most` limits the
-    evaluations of all chains, if that is not None, of which `at_once` may be under way. The run
-    keeps `under_way` up to date.
+    evaluations of all chains, if that is not None.
     """
 
-    def __init__(
-        self,
-        chains,
-        progressbar=True,
-        most=None,
-        at_once=1,
-    ):
-        self._most, self._at_once, self.under_way = most, at_once, 0
+    def __init__(self, chains, progressbar=True, most=None):
         if progressbar not in PROGRESSBAR_OPTIONS:
             options = ", ".join(map(repr, PROGRESSBAR_OPTIONS))
             raise ValueError(f"progressbar must be one of {options}, not {progressbar!r}.")
-        self._rows, self._titles = [Row.of(chain) for chain in chains], titles(chains[0].steps)
-        self._started, self._estimated, self._elapsed = time.perf_counter(), None, None
-        self._searched = 0.0, 0.0  # time, and computing time, before any chain had draws
-        self._combined, self._with_stats = PROGRESSBAR_OPTIONS[progressbar]
-        self._display = NoDisplay()
+        self._most, self._chains = most, [Row.of(chain) for chain in chains]
+        self._started, self._elapsed, self._display = time.perf_counter(), None, None
+        self._combined = "combined" in str(progressbar)
+        with_stats = progressbar is True or "stats" in str(progressbar)
+        self.titles = titles(chains[0].steps) if with_stats else []
         if progressbar:
-            with self._or_give_up():  # PyMC may lack its parts
-                kind = Notebook if in_marimo_notebook() else Terminal
-                self._display = kind(self)
+            self._or_give_up(self._begin)
+
+    def _begin(self):
+        self._display = Terminal(self)
 
     def __enter__(self):
         """Show it."""
         self._started = time.perf_counter()
-        with self._or_give_up():
-            self._display.start()
+        if self._display is not None:
+            self._or_give_up(self._display.start)
         return self
 
     def __exit__(self, *error):
         """Leave it as it is."""
         self._elapsed = self.elapsed
-        with self._or_give_up():
-            self._display.stop()
+        if self._display is not None:
+            self._or_give_up(self._display.stop)
 
     def show(self, chain):
         """Show how far a chain is. To be called now and then if there is nothing new, too."""
-        with self._or_give_up():
-            row, before = Row.of(chain), self._rows[chain.row]
-            if row.done > before.done or row.search != before.search:
-                self._rows[chain.row], self._estimated = row, None
-                if not any(row.done for row in self._rows):  # one may search for all of them
-                    self._searched = self.elapsed, sum(row.seconds for row in self._rows)
-            self._display.show()
+        self._chains[chain.row] = Row.of(chain)
+        if self._display is not None:
+            self._or_give_up(self._display.show)
 
-    @property
-    def _left(self):
-        """Seconds left, which count down until there is news, never to zero."""
-        now = time.perf_counter()
-        if self._estimated is None:
-            elapsed, seconds = self._searched
-            left = seconds_left(self._rows, self.elapsed - elapsed, seconds)
-            self._estimated = now, left if any(row.done for row in self._rows) else np.nan
-        then, left = self._estimated
-        return max(left - (now - then), 0.1 * left)
-
-    @contextmanager
-    def _or_give_up(self):
+    def _or_give_up(self, task):
         try:
-            yield
-        except Exception as error:
-            display, self._display = self._display, NoDisplay()
+            task()
+        except Exception as error:  # PyMC may lack parts, or the terminal be gone
+            display, self._display = self._display, None
             with suppress(Exception):  # it may have left the terminal in disorder
                 display.stop()
             say("progress_failed", error=repr(error))
 
-    # ---- what displays show ---------------------------------------------------------------------
+    # ---- what is shown --------------------------------------------------------------------------
 
     @property
     def elapsed(self):
@@ -231,60 +165,39 @@ class Progress:
     @property
     def rows(self):
         """The rows to show, one for each bar."""
-        return [combined(self._rows, self.elapsed)] if self._combined else self._rows
-
-    @property
-    def titles(self):
-        """Titles of the steps' columns, if their statistics are to be shown."""
-        return self._titles if self._with_stats else []
+        return [combined(self._chains, self.elapsed)] if self._combined else self._chains
 
     def summary(self, expensive=SLOW_LOGP):
         """Return lines on all chains: times, evaluations, and the way to the posterior.
 
-        Evaluations are left out if one takes less than so many seconds.
+        Evaluations are left out if one takes less than so many seconds. Those to come take as long
+        as those that were made.
         """
-        whole = combined(self._rows, self.elapsed)
-        made, seconds = whole.evaluations, sum(row.seconds for row in self._rows)
-        slow = whole.done > 0 and seconds > expensive * made
+        whole = combined(self._chains, self.elapsed)
+        made, seconds = whole.evaluations, sum(row.seconds for row in self._chains)
         lines = [in_words(self.elapsed)]
+        slow = whole.done > 0 and seconds > expensive * made
         if slow:
             of = "" if self._most is None else f" of at most {grouped(self._most)}"
             lines.append(f"{grouped(made)}{of} evaluations, one per {in_words(seconds / made)}")
         if whole.done == whole.total or self._elapsed is not None:
             lines[0] += " in all"
-        elif (left := self._left) > 0:
-            lines[0] += f", about {in_words(left)} left"
+        elif whole.done > 0:
+            lines[0] += f", about {in_words(whole.to_go * self.elapsed / made)} left"
             if slow:
-                to_go = round(remaining(self._rows, "n_logp").sum())
-                to_go = to_go if self._most is None else max(0, min(to_go, self._most - made))
-                lines[1] += f", about {grouped(to_go)} to go"
-        if slow and self._at_once > 1:
-            rate = made / self.elapsed
-            each = f"{rate:.3g} per second" if rate > 1 else f"one in {in_words(1 / rate)}"
-            lines.append(
-                f"{each}, round {made // self._at_once}, {self.under_way} of {self._at_once} under "
-                "way"
-            )
+                most = np.inf if self._most is None else max(0, self._most - made)
+                lines[1] += f", about {grouped(round(min(whole.to_go, most)))} to go"
         if whole.search.evaluations:
             lines.append(whole.search.in_words())
         return lines
 
     def in_a_line(self):
         """Return the draws of all chains, their acceptance and the summary, in a line."""
-        whole = combined(self._rows, self.elapsed)
+        whole = combined(self._chains, self.elapsed)
         draws = f"{grouped(whole.done)} of {grouped(whole.total)} draws"
         if whole.stats:
             draws += f", acceptance {' and '.join(f'{accept:.2f}' for accept, _ in whole.stats)}"
         return "; ".join([draws, *self.summary(expensive=0)])
-
-
-class NoDisplay:
-    """Shows nothing."""
-
-    def start(self):
-        """Do nothing."""
-
-    show = stop = start
 
 
 class Terminal:
@@ -321,32 +234,25 @@ class Terminal:
 
     def __rich_console__(self, console, options):
         """Lay it out in the available width."""
-        progress, rows = self._progress, self._progress.rows
-        columns = [("Draw", 7, [str(row.draw) for row in rows])]
-        for i, title in enumerate(progress.titles):
-            title = title if len(title) <= STATS_WIDTH else f"{title[: STATS_WIDTH - 1]}…"
-            cells = ["{:6.2f} {:7.2g}".format(*row.stats[i]) if row.stats else "" for row in rows]
-            columns.append((f"{title}\naccept   scale", STATS_WIDTH, cells))
-        columns.append(("Speed", 12, [speed(row) for row in rows]))
-        columns.append(("Elapsed", 8, [in_words(row.seconds) for row in rows]))
-        widths = [max(least, *map(len, cells)) for _, least, cells in columns]
-        least_useful = [*range(len(progress.titles), 0, -1), len(columns) - 1, len(columns) - 2]
-        shown = list(range(len(columns)))
-        for i in least_useful:  # in a narrow terminal
-            if BAR_WIDTH + sum(COLUMN_GAP + widths[j] for j in shown) > options.max_width:
-                shown.remove(i)
+        progress = self._progress
         table = Table(
             Column("Progress", ratio=1, vertical="bottom"),
             box=None,
-            padding=(0, COLUMN_GAP, 0, 0),
+            padding=(0, 2, 0, 0),
             pad_edge=False,
             expand=True,
         )
-        for j in shown:
-            header = Text(columns[j][0])  # brackets are no markup
-            table.add_column(header, width=widths[j], no_wrap=True, justify="right")
-        for k, row in enumerate(rows):
-            table.add_row(_bar(row), *(Text(columns[j][2][k]) for j in shown))
+        headers = [("Draw", 7)]
+        for title in progress.titles:
+            title = title if len(title) <= 14 else f"{title[:13]}…"
+            headers.append((f"{title}\naccept   scale", 14))
+        for header, width in [*headers, ("Speed", 12), ("Elapsed", 8)]:
+            header = Text(header)  # brackets are no markup
+            table.add_column(header, min_width=width, no_wrap=True, justify="right")
+        for row in progress.rows:
+            stats = [f"{accept:6.2f} {scale:7.2g}" for accept, scale in row.stats]
+            stats = stats[: len(progress.titles)] or [""] * len(progress.titles)
+            table.add_row(_bar(row), str(row.draw), *stats, speed(row), in_words(row.seconds))
         yield Group(*map(Text, progress.summary()), table)
 
 
@@ -354,45 +260,3 @@ def _bar(row):
     colour = {"complete_style": "red", "finished_style": "red"} if row.stuck else {}
     marker = row.n_tune if 0 < row.n_tune < row.total else None
     return MarkerProgressBar(total=row.total, completed=row.done, marker_pos=marker, **colour)
-
-
-class Notebook:
-    """Draws a Progress in a marimo notebook, as PyMC does."""
-
-    def __init__(self, progress):
-        self._progress, rows = progress, progress.rows
-        self._shown, self._searches = [0] * len(rows), [row.search for row in rows]
-        self._backend = MarimoProgressBackend(
-            step_name="Draw",
-            n_bars=len(rows),
-            total=rows[0].total,
-            combined=len(rows) == 1,
-            full_stats=True,
-        )
-
-    def start(self):
-        """Start the display."""
-        self._backend.__enter__()
-
-    def show(self):
-        """Draw it again, unless that was done just now."""
-        for i, row in enumerate(self._progress.rows):
-            if row.done == self._shown[i] and row.search == self._searches[i]:
-                continue
-            stats = {}
-            for title, (accept, scale) in zip(self._progress.titles, row.stats, strict=False):
-                stats |= {f"{title} accept": accept, f"{title} scale": scale}
-            self._backend.update(
-                task_id=i,
-                advance=row.done - self._shown[i],
-                failing=row.stuck,
-                stats=stats | {"all chains": "; ".join(self._progress.summary())},
-                is_last=row.done == row.total,
-                total=row.total,
-            )
-            self._shown[i], self._searches[i] = row.done, row.search
-
-    def stop(self):
-        """Draw it for the last time."""
-        self.show()
-        self._backend.__exit__(None, None, None)

@@ -11,7 +11,7 @@ from pymc_kameleon.findings.words import counted, grouped
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
-from pymc_kameleon.result.state import DATA_CHANGED, Saved, evaluations_made, unpack
+from pymc_kameleon.result.state import DATA_CHANGED, Saved, unpack
 from pymc_kameleon.result.steps import check_same_step, rebuilt_step
 from pymc_kameleon.result.store import locked, saved_store
 from pymc_kameleon.samplers.choice import check_whole
@@ -35,10 +35,7 @@ from pymc_kameleon.step.groups import (
 
 _log = logging.getLogger("pymc_kameleon")
 
-NEEDED_ATTRIBUTES = (
-    *("steps", "var_names", "data", "draws", "keeps_warmup"),
-    *("draws_kept", "chains_kept"),
-)
+NEEDED_ATTRIBUTES = "settings", "steps", "data", "draws_kept", "tuning_kept", "chains_kept"
 """Attributes without which a run cannot go on: what it was told, and what a result has of it."""
 
 
@@ -47,22 +44,22 @@ class ResumedRun:
 
     `result` is a DataTree, or the Path of a store in which the run goes on. `steps`, `draws` and
     `evaluations` are as of `pk.resume`. By default, `most` draws are added to a run that has made
-    all. It may end before them if it goes on `until_enough`.
+    all. It may end before them if it goes on `until_enough`. `store` is the Path of a new one.
     """
 
-    def __init__(self, model, result, steps, draws, most, until_enough, evaluations=None):
+    def __init__(self, model, result, steps, draws, most, until_enough, evaluations, store):
         self._asked, self._most, self._until_enough = draws, most, until_enough
-        self._evaluations = evaluations
+        self._evaluations, self.store = evaluations, store
         self.path = result if isinstance(result, Path) else None
         self.lock = None if self.path is None else locked(self.path)
         try:
             self._saved = saved = saved_tree(result) if self.path is None else saved_store(result)
             before = Settings.read(saved.plan)
-            self._check_left(before)
             self.steps, self.numbers = _steps_of_run(saved.plan, steps, model), saved.numbers
             self.settings = before.but(max_evaluations=evaluations)
         except BaseException:
-            self.release()
+            if self.lock is not None:
+                self.lock.release()
             raise
         drawn = saved.draws.get("posterior", saved.draws.get(WARMUP_STATS))
         self.seconds = 0.0 if drawn is None else float(drawn.attrs.get("sampling_time", 0.0))
@@ -92,25 +89,25 @@ class ResumedRun:
     def begin(self, job):
         """Return the states where the chains stopped, and the settings from now on."""
         self._states = states = [unpack(self.steps, arrays) for arrays in self._saved.arrays]
-        limits = self._limits(job)
-        self.n_checks = 0
-        if self._can_be_checked(job, limits):
+        settings, self.n_checks = self._with_limit(job).but(chains=len(states)), 0
+        budget = Budget.of(job, settings)
+        is_free = budget is None or not job.holds_gil
+        if is_free or budget.left(states) >= len(states):  # else no chain makes a draw either
             for state in states:
                 n = _check_same_density(job, state)
                 state.monitor.checks += n if job.holds_gil else 0
                 self.n_checks += n
             if self.path is None:
-                _check_untouched(self._saved, job, states)
-        if limits.max_evaluations:
-            return self._limited(job, limits)
-        draws = self.before + (self._draws_left() if self._asked is None else self._asked)
-        for state in states:
-            for step in state.steps:
-                step.monitor.draws = draws
-        tune, chains = states[0].monitor.tune, len(states)
-        return states, self.settings.but(draws=draws, tune=tune, chains=chains)
+                _check_untouched(self._saved, job)
+        tune = states[0].monitor.tune
+        if budget is None:
+            draws = self.before + (self._draws_left() if self._asked is None else self._asked)
+            settings = settings.but(draws=draws, tune=tune)
+        else:
+            settings, tune, draws = self._limited(budget, settings, tune)
+        return [with_lengths(job.steps, state, tune, draws) for state in states], settings
 
-    def _limits(self, job):
+    def _with_limit(self, job):
         """Return the settings with the evaluations that may be made, those before too."""
         settings = self.settings
         if self._evaluations is not None:
@@ -121,55 +118,37 @@ class ResumedRun:
             self._states[0].monitor.checks += sum(step.n_trials for step in job.steps)
         return settings
 
-    def _check_left(self, before):
-        """Raise a ValueError if a draw of each chain is asked for, for which nothing is left."""
-        most, n = before.max_evaluations, len(self._saved.numbers)
-        if self._evaluations is None and (self._asked is None or not most):
-            return
-        spent = before.evaluations_before + sum(map(evaluations_made, self._saved.arrays))
-        left = most - spent if self._evaluations is None else self._evaluations
-        if left < n:
-            raise _lacking(left, n)
-
-    def _can_be_checked(self, job, settings):
-        """Whether there are evaluations for that; if not, no chain makes a draw either."""
-        n = len(self._states)
-        if not (settings.max_evaluations and job.holds_gil):
-            return True
-        return Budget.of(job, settings.but(chains=n)).left(self._states) >= n
-
-    def _limited(self, job, settings):
-        """Return states and settings of a run of limited evaluations."""
-        states, before, asked = self._states, self.before, self._asked
-        settled, tune = settings.settled, states[0].monitor.tune
+    def _limited(self, budget, settings, tune):
+        """Return settings, and draws of tuning and after it, of a run of limited evaluations."""
+        states, before, settled = self._states, self.before, settings.settled
+        goes_on = self._asked is None and self._evaluations is None  # with what is left
         if settled > NOTHING_SETTLED:
             tune = settings.tune
-        settings = settings.but(chains=len(states))
-        budget, most = Budget.of(job, settings), settings.most_draws
-        if asked is not None:
-            most = before + asked
+        if self._asked is not None:
+            budget.draws = before + self._asked
         elif self._evaluations is not None:
-            most = before + budget.room(self._evaluations)
-        settings = settings.but(most_draws=most)
-        budget = Budget.of(job, settings)
-        tuned = all(state.monitor.done >= tune for state in states)
+            budget.draws = before + budget.room(self._evaluations)
+        settings = settings.but(most_draws=budget.draws)
         least = tune if settled > NOTHING_SETTLED else min(tune, LEAST_DRAWS)
         affordable = budget.draws_to_the_end(states, states, least)
-        if affordable <= before and not (asked is None and self._evaluations is None):
-            raise _lacking(budget.left(states), len(states))
-        if settled == ALL_SETTLED or (settled == TUNING_SETTLED and tuned):
-            if asked is None and self._evaluations is None and settled == ALL_SETTLED:
-                affordable = min(settings.draws, affordable)
-            draws = max(before, affordable)
-            if draws == before:
-                _log.info(
-                    "The run has made its evaluations: pass max_evaluations= to let it make more."
-                )
-            settings = settings.but(draws=draws, tune=tune, settled=ALL_SETTLED)
-        else:
-            draws = most
-        states[:] = [with_lengths(job.steps, state, tune, draws) for state in states]
-        return states, settings
+        if affordable <= before and not goes_on:
+            n, left = counted(len(states), "chain"), grouped(max(0, budget.left(states)))
+            raise ValueError(
+                f"The evaluations do not suffice for a draw of each of {n}: {left} are left, "
+                "beside those that show that the model is what it was. Pass a larger "
+                "max_evaluations=, which counts from now on."
+            )
+        tuned = all(state.monitor.done >= tune for state in states)
+        if settled == NOTHING_SETTLED or (settled == TUNING_SETTLED and not tuned):
+            return settings, tune, budget.draws
+        if goes_on and settled == ALL_SETTLED:
+            affordable = min(settings.draws, affordable)
+        draws = max(before, affordable)
+        if draws == before:
+            _log.info(
+                "The run has made its evaluations: pass max_evaluations= to let it make more."
+            )
+        return settings.but(draws=draws, tune=tune, settled=ALL_SETTLED), tune, draws
 
     def _draws_left(self):
         """Return how many draws to add by default, and log why if none were left."""
@@ -180,13 +159,10 @@ class ResumedRun:
             return max(0, planned - before)
         # A script that is started again is to finish, and not to add.
         draws = self._most if self.path is None or self._until_enough else 0
+        at_most = "at most " if self._until_enough else ""
         _log.info(
-            "The run had already made all its draws, %s of each chain. %s",
-            grouped(before),
-            f"It makes {'at most ' * self._until_enough}{grouped(draws)} more; draws= sets another "
-            "number."
-            if draws
-            else "Pass draws= to add to the store.",
+            f"The run had already made all its draws, {grouped(before)} of each chain. It makes "
+            f"{at_most}{grouped(draws)} more; draws= sets another number."
         )
         return draws
 
@@ -202,11 +178,6 @@ class ResumedRun:
                     for name in variables:
                         for row, values in zip(rows, found[name].values, strict=True):
                             record.put(row, start, group, name, values)
-
-    def release(self):
-        """Release the store."""
-        if self.lock is not None:
-            self.lock.release()
 
     def _check_same(self, outputs, coords):
         saved = self._saved
@@ -226,15 +197,6 @@ class ResumedRun:
                 raise ValueError(
                     f"pk.resume needs the same model: the coordinate {name} has changed."
                 )
-
-
-def _lacking(left, chains):
-    """Return the ValueError that so many evaluations are too few."""
-    return ValueError(
-        f"The evaluations do not suffice for a draw of each of {counted(chains, 'chain')}: "
-        f"{grouped(max(0, left))} are left, beside those that show that the model is what it was. "
-        "Pass a larger max_evaluations=, which counts from now on."
-    )
 
 
 # ---- what a result has of its run ---------------------------------------------------------------
@@ -294,51 +256,27 @@ def _steps_of_run(plan, steps, model):
 # ---- whether all is as it was -------------------------------------------------------------------
 
 
-def _check_untouched(saved, job, states):
-    """Raise a ValueError if draws were taken out of a result, or put in another order.
-
-    Its last draws are compared with what the states of its chains give.
-    """
+def _check_untouched(saved, job):
+    """Raise a ValueError if draws or chains were taken out of a result, or put in another order."""
     kept, tuned = saved.plan["draws_kept"], saved.plan["tuning_kept"]
     chains = json.loads(saved.plan["chains_kept"])
     chains = [number for number in saved.numbers if number in chains]
     lengths = {"posterior": kept, "sample_stats": kept, WARMUP_STATS: tuned}
-    if saved.plan["keeps_warmup"]:
+    if job.keeps_warmup:
         lengths[WARMUP_POSTERIOR] = tuned
     if (first := job.steps[0]).statistics.kept:
         lengths[first.keeps.group] = kept
     for group, had in lengths.items():
         found = saved.draws.get(group)
-        n = 0 if found is None else found.sizes.get("draw", 0)
-        if n != had:
+        draws, numbers = np.arange(0), chains
+        if found is not None:
+            draws, numbers = np.atleast_1d(found["draw"]), np.atleast_1d(found["chain"]).tolist()
+        if not np.array_equal(draws, np.arange(had)) or numbers != chains:
             raise ValueError(
-                f"pk.resume needs the whole result: its group {group} has {n} draws, and the run "
-                f"had {had}. Thin or cut it after resuming."
+                f"pk.resume needs the whole result, in its order: its group {group} has "
+                f"{draws.size} draws of the chains {numbers}, and the run had {had} of {chains}. "
+                "Thin, cut or sort it after resuming."
             )
-        if n > 0 and not np.array_equal(found["draw"].values, np.arange(n)):
-            raise ValueError(
-                "pk.resume needs the draws as they were made: those of its group "
-                f"{group} are in another order."
-            )
-        if found is not None and found["chain"].values.tolist() != chains:
-            raise ValueError(
-                f"pk.resume needs the whole result: its group {group} has the chains "
-                f"{found['chain'].values.tolist()}, and 'sampling_state' {saved.numbers}."
-            )
-    last = saved.draws.get("posterior")
-    for number, state in zip(saved.numbers, states, strict=True):
-        if number not in chains or state.monitor.done - state.monitor.tune != kept or kept == 0:
-            continue
-        with taking_notes(state.point, state.noted):
-            values = job.outputs.at(state.point)
-        for name, value in values.items():
-            before = last[name].sel(chain=number).values[-1]
-            if not np.allclose(before, value, rtol=1e-5, atol=1e-8, equal_nan=True):
-                raise ValueError(
-                    f"pk.resume needs the draws as they were made: the last one of {name} in chain "
-                    f"{number} is not where the chain stopped, which is at {value}. "
-                    "Were draws or chains put in another order?"
-                )
 
 
 def _check_same_density(job, state):

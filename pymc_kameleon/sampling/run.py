@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,29 +22,24 @@ from pymc_kameleon.sampling.budget import (
     Budget,
     what_evaluations_were_for,
 )
+from pymc_kameleon.sampling.chain_of_run import FirstWay
 from pymc_kameleon.sampling.ctrl_c import CtrlC
-from pymc_kameleon.sampling.first_way import FirstWay
-from pymc_kameleon.sampling.limits import EssTarget, next_look
+from pymc_kameleon.sampling.limits import has_enough, next_look
 from pymc_kameleon.sampling.outcome import (
     check_gradients,
-    data_of,
     longest,
     of_chains,
     of_end,
     of_rejections,
     what_was_made,
 )
-from pymc_kameleon.sampling.worker_process import Failed, do_task
-from pymc_kameleon.sampling.workers import POLL_INTERVAL
+from pymc_kameleon.sampling.workers import POLL_INTERVAL, Failed, do_task
 from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.problems import pool_searches
 
 _log = logging.getLogger("pymc_kameleon")
-
-RESERVED_BYTES = 10_000_000
-"""Bytes that are kept for the result, should a likelihood take all others."""
 
 
 class Run:
@@ -57,20 +52,16 @@ class Run:
         job, chains = self._job, self._chains
         self._budget = Budget.of(job, prepared.settings)
         self._width = job.outputs.n + sum(step.statistics.width for step in job.steps)
-        several = len(chains) > 1
-        self._follow = several and any(
-            step.pool_tuning and step.search.follows for step in job.steps
-        )
+        follow = any(step.pool_tuning and step.search.follows for step in job.steps)
+        self._follow = follow and len(chains) > 1
         self._find_pauses()
         self._way = FirstWay(job, chains[0]) if self._searches_at_once(chains[0]) else None
-        self._data = [data_of(chain) for chain in chains]
+        self._data = self._digests()
         self._stop = threading.Event()
         self._error, self._length, self._why, self._disk_failed = None, None, None, False
         self._look, self._begun, self._seconds = LEAST_DRAWS, None, 0.0
-        while self._look < prepared.before:
+        while self._look < prepared.origin.before:
             self._look = next_look(self._look)
-        self._ess_target = EssTarget(limits.target_ess)
-        self._reserve = bytes(RESERVED_BYTES)
 
     def _find_pauses(self):
         """Find the draws before which Python has to see chains, and those where they learn."""
@@ -80,9 +71,10 @@ class Run:
         self._pauses |= {tune + n for step in example for n in draws_of_looks(step)}
         if self._settled == NOTHING_SETTLED:
             self._pauses.add(1)
+        together = [several and step.pool_tuning and step.learns != "alone" for step in example]
         self._learning_draws = [
-            {p for p in step.pauses() if several and pools_tuning(step) and p < tune}
-            for step in example
+            {pause for pause in step.pauses() if pause < tune} if learns else set()
+            for step, learns in zip(example, together, strict=True)
         ]
         self._job.give_back(example)
 
@@ -95,7 +87,8 @@ class Run:
 
     def inspect(self):
         """Return what there is by now, a DataTree; sampling goes on."""
-        self._flush()
+        with self._on_disk():
+            self._record.flush()
         chains, length = longest(self._chains)
         return self._tree(chains, length).copy(deep=True)
 
@@ -147,9 +140,6 @@ class Run:
                     self._submit()
                 self._take_results()
                 self._look_at_limits()
-                if self._why == "interrupted" and self._workers.has_no_workers:
-                    self._workers.abandon()
-                    break
         except KeyboardInterrupt:  # the second one, or the likelihood's own
             self._end("interrupted")
             self._workers.abandon()
@@ -176,7 +166,7 @@ class Run:
                 for evaluation in self._way.next_ones(self._workers.at_once):
                     evaluation.future = self._workers.submit(*evaluation.task)
                 return
-            self._way, self._chains[0].failures = None, 0
+            self._way = None
             self._lead()
             self._save(self._chains[0])
         self._submit_chains()
@@ -187,11 +177,9 @@ class Run:
         ready = self._ready
         busy = sum(chain.future is not None for chain in self._chains)
         suspects = [chain for chain in ready if chain.failures]
-        if suspects:  # alone, as one that kills its worker may kill others with it
-            free = 1 - busy
-        else:
-            free = self._workers.at_once - busy
-        for chain in sorted(suspects or ready, key=lambda chain: chain.done)[: max(0, free)]:
+        # Suspects go alone, as one that kills its worker may kill others with it.
+        free = max(0, (1 if suspects else self._workers.at_once) - busy)
+        for chain in sorted(suspects or ready, key=lambda chain: chain.done)[:free]:
             n = chain.next_portion(self._pauses)
             chain.future = self._workers.submit(advance, self._guided(chain), n)
 
@@ -224,15 +212,11 @@ class Run:
             for draws, own in zip(self._learning_draws, chain.state.steps, strict=True)
         )
 
-    @property
-    def _at_once(self):
-        return self._prepared.settings.max_concurrent
-
     def _searches_at_once(self, first):
         """Whether evaluations of the first chain's way are made many at a time."""
         begins = first.done == 0 < first.tune and not first.has_arrived
         leads = self._follow or (len(self._chains) == 1 and self._job.steps[0].search.follows)
-        return leads and self._at_once > 1 and begins
+        return leads and self._job.at_once > 1 and begins
 
     @property
     def _settled(self):
@@ -275,10 +259,8 @@ class Run:
     def _make(self, settings, tune, draws):
         """Let all chains make so many draws, of tuning and after it, as is settled now."""
         self._prepared.settings = settings
-        try:
+        with self._on_disk():
             self._record.settle(tune, draws, self._prepared.attributes())
-        except OSError as error:
-            self._disk_fails(error)
         for chain in self._chains:
             chain.settle(tune, draws)
             self._save(chain)
@@ -317,7 +299,7 @@ class Run:
         if not self._follow or chain.done > 0 or chain.is_on_its_way:
             return chain.state
         guides = [first.guide for first in self._chains[0].state.steps]
-        if self._at_once > 1 and chain is not self._chains[0]:
+        if self._job.at_once > 1 and chain is not self._chains[0]:
             k = superchains(len(self._chains))[chain.row]
             pairs = zip(self._job.steps, guides, strict=True)
             guides = [guide.turned(k) if step.search.follows else guide for step, guide in pairs]
@@ -334,26 +316,16 @@ class Run:
         """
         first = min(chain.done for chain in waiting)
         chains = [chain for chain in waiting if chain.done == first]
-        self._put(chains, self._learned([chain.state for chain in chains]))
-
-    def _learned(self, states):
-        """Return the states of chains that have learned together; none if that fails."""
-        outcome = do_task(self._job, learn, states)
-        if not isinstance(outcome, Failed):
-            return outcome
-        outcome.error.add_note("While the chains learned together.")
-        self._fail(outcome.error)
-        return []
-
-    def _put(self, chains, states):
-        """Put chains into new states, none if there are none, and save all or none of them.
-
-        Some that have learned and some that have not would learn anew if the process died.
-        """
-        for chain, state in zip(chains, states, strict=False):
+        outcome = do_task(self._job, learn, [chain.state for chain in chains])
+        if isinstance(outcome, Failed):
+            outcome.error.add_note("While the chains learned together.")
+            self._fail(outcome.error)
+            return
+        for chain, state in zip(chains, outcome, strict=True):
             chain.state = state
             self._record.save(chain.row, state)
-        self._flush_if_due()
+        with self._on_disk():  # all or none, as those that have not would learn again later
+            self._record.flush_if_due()
 
     # ---- what comes back ------------------------------------------------------------------------
 
@@ -363,93 +335,63 @@ class Run:
         futures += [evaluation.future for evaluation in evaluations]
         with self._ctrl_c.interruptible():
             done = self._workers.wait(futures, POLL_INTERVAL)
-        self._workers.check_processes()
         taken = [chain for chain in self._chains if chain.future in done]
         for chain in taken:
-            self._take(chain)
+            self._take(chain, chain, self._keep)
         for evaluation in evaluations:
             if evaluation.future in done:
-                self._take_evaluation(evaluation)
-        self._progress.under_way = len(futures) - len(done)
+                self._take(evaluation, self._chains[0], self._keep_evaluation)
         for chain in taken or self._chains[:1]:
             self._progress.show(chain)
 
-    def _outcome(self, future):
-        """Return what a task gave, or an exception of its worker.
-
-        None if that was interrupted; the run ends then, but others finish what they are doing.
-        """
+    def _take(self, task, chain, keep):
+        """Take what came of a task of a chain: its advance, or an evaluation of its way."""
+        future, task.future = task.future, None
         try:
-            return future.result()
-        except KeyboardInterrupt:
+            outcome = future.result()
+        except KeyboardInterrupt:  # the run ends, but others finish what they are doing
             self._end("interrupted")
-            return None
-        except Exception as error:
+        except Exception as error:  # of its worker
             self._workers.note_error(error)
-            return error
+            self._worker_died(task, chain, error)
+        else:
+            if isinstance(outcome, Failed):
+                when = "" if task is chain else f"{self._way.where(task)}, "
+                self._fail(_in_chain(chain, outcome.error, when))
+            else:
+                keep(task, *outcome)
 
-    def _take(self, chain):
-        outcome = self._outcome(chain.future)
-        chain.future = None
-        if isinstance(outcome, Failed):
-            self._fail(_in_chain(chain, outcome.error))
-        elif isinstance(outcome, Exception):
-            self._worker_died(chain, outcome)
-        elif outcome is not None:
-            self._keep(chain, *outcome)
-
-    def _take_evaluation(self, evaluation):
-        outcome = self._outcome(evaluation.future)
-        evaluation.future, first = None, self._chains[0]
-        if isinstance(outcome, Failed):
-            self._fail(_in_chain(first, outcome.error, f"{self._way.where(evaluation)}, "))
-        elif isinstance(outcome, Exception):
-            first.failures = evaluation.failures
-            self._worker_died(first, outcome)
-            evaluation.failures = first.failures
-            if first.lost:
-                self._way = None
-                self._lead()
-        elif outcome is not None:
-            self._way.take(evaluation, outcome)
-            self._save(first)
+    def _keep_evaluation(self, evaluation, *found):
+        self._way.take(evaluation, found)
+        self._save(self._chains[0])
 
     def _keep(self, chain, state, portion):
         tuning = chain.done < chain.tune
         start = chain.done if tuning else chain.made
         chain.take(state, portion, self._workers.seconds, self._width)
-        try:
-            self._record.write(chain.row, start, portion, tuning)
-        except OSError as error:
-            self._disk_fails(error)
+        self._record.write(chain.row, start, portion, tuning)
         self._save(chain)
         if self._limits.callback is not None and portion.last is not None:
             self._call_back(chain, tuning)
 
     def _save(self, chain):
         self._record.save(chain.row, chain.state)
-        self._flush_if_due()
-
-    def _flush_if_due(self):
-        try:
+        with self._on_disk():
             self._record.flush_if_due()
-        except OSError as error:
-            self._disk_fails(error)
 
-    def _disk_fails(self, error):
-        if not self._disk_failed:
-            _log.error(
-                f"The store cannot be written ({error}). Sampling stops; the result has what is in "
-                "memory, too."
-            )
-        self._disk_failed = True
-        self._end("disk")
-
-    def _flush(self):
+    @contextmanager
+    def _on_disk(self):
+        """Write to a store; end the run if that fails."""
         try:
-            self._record.flush()
+            yield
         except OSError as error:
-            self._disk_fails(error)
+            if not self._disk_failed:
+                _log.error(
+                    f"The store cannot be written ({error}). Sampling stops; the result has what "
+                    "is in memory, too."
+                )
+            self._disk_failed = True
+            self._end("disk")
 
     def _call_back(self, chain, tuning):
         i, layout = chain.done - 1, chain.steps[0].layout
@@ -464,15 +406,18 @@ class Run:
             error.add_note(f"In the callback, after draw {draw.draw_idx} of chain {draw.chain}.")
             self._fail(error)
 
-    def _worker_died(self, chain, error):
-        chain.failures += 1
+    def _worker_died(self, task, chain, error):
+        task.failures += 1
         chain.shorten_advances()
-        if chain.failures <= MOST_DEATHS:
+        if task.failures <= MOST_DEATHS:
             say("worker_died", chain=chain.number, error=repr(error))
             return
         chain.lost = True
+        if task is not chain:
+            self._way = None
+            self._lead()
         _log.error(
-            f"Chain {chain.number} is given up at draw {chain.done}, as {chain.failures} workers "
+            f"Chain {chain.number} is given up at draw {chain.done}, as {task.failures} workers "
             f"died of it in a row ({error!r}). Look for parameter values at which the likelihood "
             "takes too much memory, or crashes."
         )
@@ -499,7 +444,7 @@ class Run:
         while self._length is None and 0 < (look := min(self._look, most)) <= made:
             rows = [chain.row for chain in chains]
             draws = self._record.dataset("posterior", rows, 0, look)[self._limits.parameters]
-            if self._ess_target.reached(draws):
+            if has_enough(draws, self._limits.target_ess):
                 self._length = look
                 self._end("target_ess")
             if look == most:
@@ -517,7 +462,8 @@ class Run:
             tree = self._assembled(chains, length)
         except BaseException:
             if any(chain.evaluations > 0 for chain in self._chains):
-                self._flush()  # how far ways have come
+                with self._on_disk():
+                    self._record.flush()  # how far ways have come
                 self._record.close()
             else:
                 self._record.discard()
@@ -533,7 +479,7 @@ class Run:
         return longest([chain for chain in self._chains if not chain.lost] or self._chains)
 
     def _raise(self, chains, length):
-        error, self._reserve = self._error, None
+        error = self._error
         if isinstance(error, CannotStart):
             error = error.explained(self._job.steps)
         elif not hasattr(error, "result"):
@@ -556,7 +502,10 @@ class Run:
             if all(chain.lost for chain in self._chains):
                 raise SamplingError("There are no draws: workers died in every chain.")
             if self._why == "interrupted":
-                raise KeyboardInterrupt(f"There are no draws.{self._how_ways_go_on()}")
+                evaluated = any(chain.evaluations > 0 for chain in self._chains)
+                is_stored = evaluated and isinstance(self._finish.store, Path)
+                how = f" {self._finish.how_to_go_on} goes on." if is_stored else ""
+                raise KeyboardInterrupt(f"There are no draws.{how}")
         whole = self._why is None and len(chains) == len(self._chains)
         if not whole:
             for chain in chains:
@@ -564,24 +513,15 @@ class Run:
                     step.monitor.draws = max(0, step.monitor.done - step.monitor.tune)
         if not silent:
             self._find(chains, length)
-        self._flush()
+        with self._on_disk():
+            self._record.flush()
         tree = self._tree(chains, length)
         if not silent and self._why in (None, "target_ess") and GRADIENTS in tree.children:
             check_gradients(tree, self._job)
         if not self._disk_failed:
-            try:
+            with self._on_disk():
                 self._record.finish(tree, max(chain.made for chain in self._chains))
-            except OSError as error:
-                self._disk_fails(error)
         return tree
-
-    def _how_ways_go_on(self):
-        """Say how the ways to the posterior go on, if a store has what they have evaluated."""
-        evaluated = any(chain.evaluations > 0 for chain in self._chains)
-        if not evaluated or not isinstance(self._finish.store, Path):
-            return ""
-        kept = sum(chain.state.search.evaluations for chain in self._chains)
-        return f" {self._finish.how_to_go_on} goes on after {counted(kept, 'evaluation')}."
 
     def _tree(self, chains, length):
         return data_tree(
@@ -591,33 +531,33 @@ class Run:
             length,
             self._record,
             self._prepared.attributes(length if self._length else None),
-            self._seconds + self._prepared.seconds,
+            self._seconds + self._prepared.origin.seconds,
         )
+
+    def _digests(self):
+        """Return those of the data that the steps of chains have seen."""
+        return [own.data for chain in self._chains for own in chain.state.steps]
 
     def _find(self, chains, length):
         """See what there is to tell of the run and its chains."""
         left = [chain.number for chain in self._chains if chain not in chains]
         until_enough = self._limits.target_ess is not None
         found = of_end(self._why, until_enough, chains, length, left, self._finish.how_to_go_on)
-        if [data_of(chain) for chain in self._chains] != self._data:
+        if self._digests() != self._data:
             found.append(finding("changed_data"))
         ended = [(chain, self._job.steps_at(chain.state)) for chain in chains]
         pool_searches([steps for _, steps in ended])
         found += of_chains(ended) + of_rejections(ended)
         if n := sum(chain.n_calls for chain in self._chains):
             found.append(finding("uncounted_calls", calls=counted(n, "call")))
-        states = [chain.state for chain in self._chains]
-        n, before = sum(chain.evaluations for chain in self._chains), self._finish.n_before
-        evaluations = counted(n + before, "evaluation")
-        evaluations += f" ({before} before the run)" if before else ""
         if self._budget is not None:
+            states = [chain.state for chain in self._chains]
             evaluations = what_evaluations_were_for(self._prepared.settings, states)
+        else:
+            n, before = sum(chain.evaluations for chain in self._chains), self._finish.n_before
+            evaluations = counted(n + before, "evaluation")
+            evaluations += f" ({before} before the run)" if before else ""
         self._findings, self._made = found, what_was_made(ended, self._seconds, evaluations)
-
-
-def pools_tuning(step):
-    """Whether chains of a run learn together."""
-    return step.pool_tuning and step.learns != "alone"
 
 
 def _in_chain(chain, error, when=""):

@@ -13,23 +13,19 @@ from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
 from pymc_kameleon.samplers.choice import steps_of_run
-from pymc_kameleon.sampling.budget import NOTHING_SETTLED, check_not_tiny, evaluations_left
+from pymc_kameleon.sampling.budget import NOTHING_SETTLED, evaluations_left
 from pymc_kameleon.sampling.limits import Limits
-from pymc_kameleon.sampling.new_run import NewRun, names_to_keep
-from pymc_kameleon.sampling.outcome import Finish
-from pymc_kameleon.sampling.prepared import prepare
+from pymc_kameleon.sampling.outcome import COMPUTED_GROUPS, Finish
+from pymc_kameleon.sampling.prepared import NewRun, names_to_keep, prepare
 from pymc_kameleon.sampling.progress import Progress
 from pymc_kameleon.sampling.resumed_run import ResumedRun
 from pymc_kameleon.sampling.run import Run
 from pymc_kameleon.sampling.run_costs import (
-    say_what_at_once_is_for,
-    say_what_more_workers_do,
     say_what_n_logp_leaves_out,
     what_a_run_costs,
     what_evaluations_cost,
 )
 from pymc_kameleon.sampling.settings import (
-    FEW_CHAINS,
     MOST_DRAWS,
     Settings,
     chains_of_few,
@@ -42,10 +38,6 @@ from pymc_kameleon.step.options import checked_bool, checked_integer, checked_nu
 
 _log = logging.getLogger("pymc_kameleon")
 
-COMPUTED_GROUPS = {
-    "log_likelihood": pm.stats.compute_log_likelihood,
-    "log_prior": pm.stats.compute_log_prior,
-}  # at the end of a run, if `idata_kwargs` asks for them
 IDATA_KWARGS = ("coords", "dims", "include_transformed", *COMPUTED_GROUPS)  # its keys
 
 
@@ -93,36 +85,31 @@ def sample(
         70 + 5 d 2, if the others follow the first one, as those of SurrogateMetropolis do.
     cores : int, optional
         How much is done at a time; by default as much as there are processors, at most 4. Chains
-        advance in threads. If the model calls Python, which only one thread can do at a time, they
-        advance in processes, or these make its calls if they take 5 ms or more.
+        advance in threads, or in processes if the model calls Python, which only one thread can do
+        at a time.
     random_seed : int, sequence of int, or numpy.random.Generator, optional
         For reproducible starts and draws.
     progressbar : bool or str, optional
         As in ``pm.sample``: True, False, "combined", "split", "combined+stats" or "split+stats".
         It shows the mean acceptance of tuning, and then of the draws. A chain that was stuck for
-        long after tuning is red. Above are the elapsed time, the time left, and how far chains are
-        that search for the posterior. If an evaluation takes more than a millisecond, evaluations
-        made and to go are there as well. Without a terminal, the log has the same in a line after
-        ten seconds, then each minute. If the bar itself fails, sampling goes on without it.
+        long after tuning is red. Without a terminal, the log has a line after ten seconds, then
+        each minute. See docs/sampling.md.
     quiet : bool, optional
         Show no progress, and log nothing, not even warnings.
     step : step of pymc_kameleon, or list of them, optional
         Together they move all variables of the model, in turn. Also a class, ``pk.GAM``, its name,
         ``"gam"``, or a step that is not bound to a model, ``pk.GAM.options(steps_per_draw=5)``. By
-        default GadMALA if the log-density has a gradient, though NUTS, in ``pm.sample``, is the
-        usual choice there; EmulatorMetropolis if it calls a black box that can be emulated;
-        otherwise SurrogateMetropolis. GAM if there are more than 40 coordinates without a gradient
-        or 1000 with one, or if the log-density is only estimated.
+        default GadMALA if the log-density has a gradient; EmulatorMetropolis if it calls a black
+        box that can be emulated; otherwise SurrogateMetropolis. GAM if there are more than 40
+        coordinates without a gradient or 1000 with one, or if the log-density is only estimated.
     var_names : list of str, optional
         What to keep; all free variables and deterministics by default.
-    initvals : dict, list of dict, DataTree, path, or {"prior", "map"}, optional
+    initvals : dict, list of dict, DataTree, path, or "prior", optional
         Starts. By default they are dispersed, like those of ``pk.initvals(chains)``: the model's
         initial point, jittered on the unconstrained scale. Values by name are as in ``pm.sample``,
         including what ``pm.find_MAP`` returns. With a result of any sampler, or its path, the
         chains start from its last draws; if it has fewer chains, from draws spread over it. "prior"
-        draws each start from the prior. "map" jitters the chains about the posterior's mode, which
-        ``pm.find_MAP`` finds, or without a gradient at most 60 d evaluations of the log-density,
-        for d parameters. See docs/starts.md.
+        draws each start from the prior. See docs/starts.md.
     discard_tuned_samples : bool, optional
         False keeps the draws of tuning, as group ``warmup_posterior``. Their statistics,
         ``warmup_sample_stats``, are always kept.
@@ -136,20 +123,18 @@ def sample(
         with each draw. `draw` has the fields of PyMC's; ``run.inspect()`` returns what there is by
         now, and ``run.stop()`` ends the run. Raising KeyboardInterrupt also stops it.
     max_concurrent : int, optional
-        How many evaluations of the log-density may be under way at a time. There are as many
-        chains, at least 4, unless `chains` says otherwise. With EmulatorMetropolis and
-        SurrogateMetropolis the search for the posterior makes as many at a time, and by default all
+        How many evaluations of the log-density may be under way at a time; by default 1, or with an
+        `executor`, for EmulatorMetropolis and SurrogateMetropolis, the number of its workers if
+        that is known. There are as many chains, at least 4, unless `chains` says otherwise. With
+        these two samplers the search for the posterior makes as many at a time, and by default all
         chains together make the draws and the tuning of four. The draws depend on this number and
-        the seed; how many workers live or die only changes the time. By default 1, and four chains.
-        With an `executor`, EmulatorMetropolis and SurrogateMetropolis have the number of its
-        workers, if that is known. See docs/executors.md.
+        the seed, not on the workers. See docs/executors.md.
     max_evaluations : int, optional
         Evaluations of the log-density that all chains may make together; there will never be more.
-        They include those for starts, for the search for the posterior, for tuning, and those that
-        check whether it repeats itself; if it calls Python, also those before the run. The run
-        divides them: the search takes at most half of them, or four fifths where a Gaussian process
-        makes it. Then the chains tune, and the rest makes draws, the same number in each chain.
-        `tune` and `draws` need not be given. See docs/sampling.md.
+        They include those for starts, for the search for the posterior, and for tuning; if it calls
+        Python, also those before the run. The search takes at most half of them, or four fifths
+        where a Gaussian process makes it. Then the chains tune, and the rest makes draws, the same
+        number in each chain. `tune` and `draws` need not be given. See docs/sampling.md.
     max_time : float or timedelta, optional
         Seconds after which to stop, tuning included; the draws that are being made are finished.
     target_ess : float, optional
@@ -158,11 +143,9 @@ def sample(
         on, so that the result is reproducible.
     executor : concurrent.futures.Executor or callable, optional
         What calls the black boxes of the model, instead of `cores`: for example a
-        ``ProcessPoolExecutor``, or of a Dask cluster ``client.get_executor()``. Its workers need
-        numpy, cloudpickle, and what the functions import. A ``ThreadPoolExecutor`` is for a
-        function of ``pk.black_box`` that waits for another program: its threads call it at the same
-        time. It is not shut down. A callable returns one, and is called again if that breaks. See
-        docs/executors.md.
+        ``ProcessPoolExecutor``, a ``ThreadPoolExecutor`` for a function of ``pk.black_box`` that
+        waits for another program, or of a Dask cluster ``client.get_executor()``. It is not shut
+        down. A callable returns one, and is called again if that breaks. See docs/executors.md.
     store : str or path, optional
         A new Zarr store, ``"run.zarr"``, to which draws, statistics and states are appended while
         the chains run. A process that dies loses some seconds, or the draws that are being made;
@@ -170,12 +153,10 @@ def sample(
         needed.
     reuse : DataTree, path, or list of these, optional
         Results of earlier runs, whose evaluations are not made again. EmulatorMetropolis takes up
-        its own, even of another model with the same black box: with other data, other priors,
-        another noise model, or more subjects. The box is recognised by its name and its numbers of
-        inputs and outputs. The log says if its code or constants have changed, and it is called
-        twice to see that it returns the same. See docs/emulator.md. SurrogateMetropolis takes up
-        those of the same log-density, if it moves all variables. Two are made again to
-        see that it is the same. See docs/surrogate.md.
+        its own, even of another model with the same black box, which is recognised by its name and
+        its numbers of inputs and outputs. See docs/emulator.md. SurrogateMetropolis takes up those
+        of the same log-density, if it moves all variables. See docs/surrogate.md. Two are made
+        again to see that they are the same.
     model : pm.Model, optional
         Taken from the context by default.
 
@@ -208,17 +189,10 @@ def sample(
         with quiet_logging(checked_bool("quiet", quiet)), calling_elsewhere(evaluators):
             model, idata_kwargs = pm.modelcontext(model), _checked_idata_kwargs(idata_kwargs)
             checked_bool("discard_tuned_samples", discard_tuned_samples)
-            for name, value in {
-                "draws": (draws, 0),
-                "max_evaluations": (max_evaluations, 1),
-                "max_concurrent": (max_concurrent, 1),
-                "cores": (cores, 1),
-            }.items():
-                _check_integer(name, *value)
+            _check_counts(
+                cores=cores, max_evaluations=max_evaluations, max_concurrent=max_concurrent
+            )
             ends = _limits(callback, max_time, target_ess)
-            if max_evaluations is not None:
-                lengths = Settings.checked(chains=chains or FEW_CHAINS, tune=tune)
-                check_not_tiny(max_evaluations, lengths.chains, lengths.tune)
             store = None if store is None else as_path("store", store)
             steps = steps_of_run(step, model)
             follow = all(one.search.follows for one in steps)
@@ -250,9 +224,9 @@ def sample(
             )
             known = evaluations_given(reuse)
             run = _run_of(
-                NewRun(steps, settings, random_seed, initvals, idata_kwargs, known),
-                *(model, idata_kwargs, ends, store, store, cores, evaluators),
-                *(max_evaluations, progressbar, quiet, compute_convergence_checks),
+                NewRun(steps, settings, random_seed, initvals, idata_kwargs, known, store),
+                Finish(model, idata_kwargs, compute_convergence_checks, quiet, store),
+                *(ends, cores, evaluators, progressbar),
             )
         return run.to_its_end()
 
@@ -327,9 +301,7 @@ def resume(
             model, idata_kwargs = pm.modelcontext(model), _checked_idata_kwargs(idata_kwargs)
             if settled := [key for key in idata_kwargs if key not in COMPUTED_GROUPS]:
                 raise ValueError(f"idata_kwargs: {', '.join(settled)} cannot change in a run.")
-            _check_integer("draws", draws, 1)
-            _check_integer("max_evaluations", max_evaluations, 1)
-            _check_integer("cores", cores, 1)
+            _check_counts(cores=cores, draws=draws, max_evaluations=max_evaluations)
             ends = _limits(callback, max_time, target_ess)
             store, result = None if store is None else as_path("store", store), as_saved(result)
             if isinstance(result, Path) and store not in (None, result):
@@ -337,55 +309,39 @@ def resume(
             steps = None if step is None else steps_of_run(step, model)
             is_open = target_ess is not None or max_evaluations is not None
             most = MOST_DRAWS if is_open else DEFAULT_DRAWS
+            until_enough, place = target_ess is not None, result if store is None else store
             run = _run_of(
-                ResumedRun(
-                    *(model, result, steps, draws, most, target_ess is not None, max_evaluations)
-                ),
-                *(model, idata_kwargs, ends, store, store if store is not None else result),
-                *(cores, evaluators, max_evaluations),
-                *(progressbar, quiet, compute_convergence_checks),
+                ResumedRun(model, result, steps, draws, most, until_enough, max_evaluations, store),
+                Finish(model, idata_kwargs, compute_convergence_checks, quiet, place),
+                *(ends, cores, evaluators, progressbar),
             )
         return run.to_its_end()
 
 
-def _run_of(
-    origin,
-    model,
-    idata_kwargs,
-    limits,
-    store,
-    place,
-    cores,
-    evaluators,
-    max_evaluations,
-    progressbar,
-    quiet,
-    compute_convergence_checks,
-):
+def _run_of(origin, finish, limits, cores, evaluators, progressbar):
     """Return the Run that goes on from an origin, and tell what it will do and cost."""
-    prepared = prepare(origin, store)
+    prepared = prepare(origin)
     try:
-        job, all_chains = prepared.job, prepared.chains
-        limits.parameters = [rv.name for rv in model.free_RVs if rv.name in job.outputs.variables]
-        if limits.target_ess is not None and not limits.parameters:
+        job, chains = prepared.job, prepared.chains
+        kept = [rv.name for rv in finish.model.free_RVs if rv.name in job.outputs.variables]
+        if limits.target_ess is not None and not kept:
             raise ValueError("target_ess needs parameters to look at, which var_names leaves out.")
-        most = max(len(all_chains), prepared.settings.max_concurrent)
+        limits.parameters = kept
+        finish.prepare(kept)
+        most = max(len(chains), prepared.settings.max_concurrent)
         workers = Workers(job, most, cores, evaluators)
-        computed = _computed(idata_kwargs, model, job.outputs)
-        checks = compute_convergence_checks and bool(limits.parameters)
-        left = _say_what_begins(prepared, workers, limits, computed, max_evaluations)
-        before = take_trials(job.steps) + prepared.n_checks
-        is_told = job.holds_gil and left is None  # a limited run has counted them
-        finish = Finish(model, computed, checks, quiet, place, before if is_told else 0)
-        shown = False if quiet else progressbar
-        progress = Progress(all_chains, shown, left, prepared.settings.max_concurrent)
+        left = _say_what_begins(prepared, workers, limits, finish.computed)
+        before = take_trials(job.steps) + prepared.origin.n_checks
+        if job.holds_gil and left is None:  # a limited run has counted them
+            finish.n_before = before
+        progress = Progress(chains, not finish.quiet and progressbar, left)
         return Run(prepared, workers, progress, limits, finish)
     except BaseException:
         prepared.record.discard()
         raise
 
 
-def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
+def _say_what_begins(prepared, workers, limits, computed):
     """Tell the user where chains run, which step moves what, and what it costs.
 
     Returns the evaluations that are left, None if they are not limited.
@@ -396,32 +352,20 @@ def _say_what_begins(prepared, workers, limits, computed, max_evaluations):
         for step in job.steps
     ]
     parts = [workers.described(counted(len(chains), "chain")), "; ".join(moved)]
-    if workers.why_not_together:
-        _log.info(workers.why_not_together)
-    say_what_at_once_is_for(job)
-    if workers.evaluators is not None:
-        say_what_more_workers_do(job, len(chains))
+    at_once = workers.evaluations_at_once(max(len(chains), job.at_once))
     left = evaluations_left(prepared, computed)
     if left is not None:
-        left = left if max_evaluations is None else max_evaluations
-        parts.append(
-            what_evaluations_cost(
-                job, left, len(chains), workers.evaluations_at_once, workers.gathers
-            )
-        )
+        parts.append(what_evaluations_cost(job, left, at_once))
     elif limits.target_ess is None:  # otherwise draws are the most, and say little
         first = chains[0]
         scouting = sum(chain.begun == 0 < chain.tune for chain in chains)
-        looks = job.n_looks(first.begun, first.tune, first.total, len(chains))
+        draws = first.total - first.begun
         parts.append(
-            what_a_run_costs(
-                *(job.steps, len(chains), first.total - first.begun, workers.evaluations_at_once),
-                *(scouting, len(chains) > 1, looks, workers.gathers),
-            )
+            what_a_run_costs(job.steps, len(chains), draws, at_once, scouting, len(chains) > 1)
         )
     _log.info(". ".join(part.rstrip(".") for part in parts if part) + ".")
     kept = sum(chain.n_kept(job.keeps_warmup) for chain in chains)
-    say_what_n_logp_leaves_out(job, kept, computed)
+    say_what_n_logp_leaves_out(job, kept)
     return left
 
 
@@ -436,26 +380,11 @@ def _checked_idata_kwargs(idata_kwargs):
     return idata_kwargs
 
 
-def _computed(idata_kwargs, model, outputs):
-    """Return what to compute at the end: group -> (function, names of variables or None)."""
-    variables = {"log_likelihood": model.observed_RVs, "log_prior": model.free_RVs}
-    computed = {}
-    for group, function in COMPUTED_GROUPS.items():
-        if not (chosen := idata_kwargs.get(group)):
-            continue
-        known = [rv.name for rv in variables[group]]
-        if chosen is not True and not set(chosen) <= set(known):
-            raise ValueError(f"idata_kwargs: {group} must be True, or some of {known}.")
-        if left := [rv.name for rv in model.free_RVs if rv.name not in outputs.variables]:
-            raise ValueError(f"idata_kwargs: {group} needs {left}, which var_names leaves out.")
-        computed[group] = function, None if chosen is True else chosen
-    return computed
-
-
-def _check_integer(name, value, least):
-    """Raise a ValueError if an optional number is given that is none, or too small."""
-    if value is not None:
-        checked_integer(name, value, at_least=least)
+def _check_counts(**given):
+    """Raise a ValueError if optional numbers are given that are none, or below 1."""
+    for name, value in given.items():
+        if value is not None:
+            checked_integer(name, value, at_least=1)
 
 
 def _limits(callback, max_time, target_ess):

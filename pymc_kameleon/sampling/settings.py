@@ -50,21 +50,13 @@ class Settings:
         return self.checked(**vars(self) | {k: v for k, v in given.items() if v is not None})
 
     def attributes(self):
-        """Return them as the attributes of a file, which are integers and text."""
-        return {
-            name: int(value) if isinstance(value, int) else json.dumps(value)
-            for name, value in vars(self).items()
-        }
+        """Return them as the attribute of a file."""
+        return {"settings": json.dumps(vars(self))}
 
     @classmethod
     def read(cls, attributes):
-        """Return the settings of which these are the attributes, among others."""
-        kept = {each.name: each.type for each in fields(cls) if each.name in attributes}
-        read = {
-            name: kind(attributes[name]) if kind in (int, bool) else json.loads(attributes[name])
-            for name, kind in kept.items()
-        }
-        return cls.checked(**read)
+        """Return the settings that are among these attributes of a file."""
+        return cls.checked(**json.loads(attributes["settings"]))
 
 
 def chains_of_few(max_evaluations, d):

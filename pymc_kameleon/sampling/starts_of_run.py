@@ -1,33 +1,20 @@
 """Where the chains of a new run start: what ``initvals`` of ``pk.sample`` may be."""
 
-import logging
 import os
-import warnings
-from inspect import signature
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 from pytensor.graph import Variable
 
 from pymc_kameleon.findings.finding import say
-from pymc_kameleon.model.entry_points import black_box_ops_silent
-from pymc_kameleon.model.functions import has_gradient
-from pymc_kameleon.model.pymc_internals import PYMC, make_initial_point_fns_per_chain
+from pymc_kameleon.model.pymc_internals import make_initial_point_fns_per_chain
 from pymc_kameleon.model.starts import (
-    RETRIES,
     finite_point,
     jittered,
     starts_from_draws,
     starts_from_prior,
 )
 from pymc_kameleon.result.opening import draws_in, opened
-from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET, approach
-
-_log = logging.getLogger("pymc_kameleon")
-
-WORDS = "prior", "map"
-"""What `initvals` may say instead of values."""
 
 
 def starts(job, seeds, initvals, most=None, n_looked_at=None):
@@ -45,15 +32,8 @@ def starts(job, seeds, initvals, most=None, n_looked_at=None):
         return _finite_points(job, seeds, "jitter", jittered(model), most, n_looked_at)
     if isinstance(initvals, str) and initvals == "prior":
         return _finite_points(job, seeds, "prior", starts_from_prior(model), most, n_looked_at)
-    if isinstance(initvals, str) and initvals == "map":
-        if most is not None:
-            raise ValueError(
-                'initvals="map" looks for the mode by evaluations that max_evaluations does not '
-                "limit. Leave it out: samplers without a gradient go to the posterior themselves."
-            )
-        mode = _mode(job, np.random.default_rng(seeds[0]).spawn(1)[0])
-        return _finite_points(job, seeds, "map", jittered(model, mode), n=n_looked_at)
-    if _is_result(initvals):
+    is_path = isinstance(initvals, str) and os.path.exists(os.path.expanduser(initvals))
+    if is_path or isinstance(initvals, xr.DataTree | xr.Dataset | os.PathLike):
         initvals = starts_from_draws(draws_in(opened(initvals), "start from"), model, len(seeds))
     points = _as_told(steps, seeds, _known(initvals, model))
     return [(point, _not_looked_at(job)) for point in points]
@@ -119,83 +99,6 @@ class Density:
         return list(zip(counts, noted, strict=True))
 
 
-# ---- the mode -----------------------------------------------------------------------------------
-
-
-def _mode(job, rng):
-    """Return a point about the mode of the posterior, on the unconstrained scale.
-
-    What ``pm.find_MAP`` finds by the gradient. Without one it has Powell's method, which ends at
-    the first NaN, and takes some 30 d² evaluations; so that is left to the search of our samplers.
-    So is it where ``pm.find_MAP`` knows no jitter, as that of PyMC 6.3.
-    """
-    if not has_gradient(job.steps[0].model):
-        return _found_by_search(job, rng, "There is no gradient.")
-    if "jitter" not in signature(pm.find_MAP).parameters:
-        return _found_by_search(job, rng, f"pm.find_MAP of {PYMC} does not jitter its start.")
-    return _found_by_gradient(job, rng)
-
-
-def _found_by_gradient(job, rng):
-    model = job.steps[0].model
-    _log.info('initvals="map": looking for the mode by pm.find_MAP, as there is a gradient.')
-    with warnings.catch_warnings(), black_box_ops_silent():
-        warnings.simplefilter("ignore")  # of no success, which is told below
-        found = pm.find_MAP(
-            jitter=True,
-            jitter_max_retries=RETRIES,
-            random_seed=rng,
-            progressbar=False,
-            return_inferencedata=True,
-            idata_kwargs={"include_transformed": True},
-            model=model,
-        )
-    values = found["posterior"].to_dataset().isel(chain=0, draw=0)
-    point = {var.name: values[var.name].values.astype(var.dtype) for var in model.value_vars}
-    if lost := [name for name, value in point.items() if not np.isfinite(value).all()]:
-        raise ValueError(
-            f'initvals="map": pm.find_MAP leaves {lost} without a finite value. The density may '
-            "have no maximum, as that of a hierarchy. Leave out initvals, or give starts by hand."
-        )
-    end = found["optimizer_result"]
-    _log.info("The mode was found by %d evaluations of the density.", end["nfev"].item())
-    if not end["success"].item():
-        say("no_maximum", message=end["message"].item())
-    return point
-
-
-def _found_by_search(job, rng, reason):
-    model, layout, logp = job.steps[0].model, job.steps[0].layout, Density(job)
-    logp.where = 'Looking for the mode, initvals="map"'
-    start = layout.raveled(finite_point(jittered(model), logp, rng, "jitter", model))
-    budget = WARM_START_BUDGET * start.size
-    _log.info(
-        f'initvals="map": looking for the mode by at most {budget} evaluations of the '
-        f"log-density, before those of the chains. {reason}"
-    )
-    found = approach(lambda q: logp(_named(layout, q)), start, rng, budget)
-    _log.info(
-        f"The mode was found by {sum(n for n, _ in logp.take_evaluated())} evaluations: the "
-        f"log-density is {found.logp:.4g} there."
-    )
-    return _named(layout, found.x)
-
-
-def _named(layout, q):
-    """Return the values by name of a point (n,), raveled in the model's order."""
-    return layout.unraveled(q[layout.places])
-
-
-# ---- a result -----------------------------------------------------------------------------------
-
-
-def _is_result(initvals):
-    """Whether starts are to be taken from draws: of a result, a group of one, or a path."""
-    if isinstance(initvals, str):
-        return os.path.exists(os.path.expanduser(initvals))
-    return isinstance(initvals, xr.DataTree | xr.Dataset | os.PathLike)
-
-
 # ---- values -------------------------------------------------------------------------------------
 
 
@@ -216,10 +119,9 @@ def _known(initvals, model):
     """Return initial values without deterministics, which follow from the others."""
     every = [initvals] if isinstance(initvals, dict) else initvals
     if not isinstance(every, list | tuple) or any(not isinstance(d or {}, dict) for d in every):
-        words = " or ".join(f'"{word}"' for word in WORDS)
         raise ValueError(
             "initvals must be a dict, {name: value}, or a list with one for each chain, or a "
-            f"result, or the path of one that exists, or {words}, not {initvals!r}."
+            f'result, or the path of one that exists, or "prior", not {initvals!r}.'
         )
     shapes = {name: tuple(map(int, shape)) for name, shape in model.eval_rv_shapes().items()}
     follow = {*model.deterministics, *(var.name for var in model.deterministics)}

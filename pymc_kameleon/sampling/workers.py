@@ -4,55 +4,43 @@ import logging
 import os
 import signal
 import sys
-import threading
 import time
-import warnings
 from concurrent.futures import (
+    FIRST_COMPLETED,
     BrokenExecutor,
     Executor,
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
+    wait,
 )
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from multiprocessing import current_process
 
-import numpy as np
+import cloudpickle
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.core.conventions import CHAINS
 from pymc_kameleon.findings.finding import say
 from pymc_kameleon.model.black_box import Function
 from pymc_kameleon.model.black_boxes import names_of
-from pymc_kameleon.model.evaluators import ByValue, Elsewhere, Evaluators
+from pymc_kameleon.model.entry_points import black_box_ops_silent
+from pymc_kameleon.model.evaluators import Elsewhere, Evaluators, packed
 from pymc_kameleon.model.gathering import Gathering
 from pymc_kameleon.model.pymc_internals import multiprocessing_context
-from pymc_kameleon.model.remote import belong_to_parent
+from pymc_kameleon.model.python_calls import WorkerTraceback
+from pymc_kameleon.model.remote import belong_to_parent, sendable, set_jax_doubles, uses_jax_doubles
 from pymc_kameleon.result.store import DEATH_WAIT
-from pymc_kameleon.sampling.without_main import WITHOUT_MAIN
-from pymc_kameleon.sampling.worker_process import (
-    Packed,
-    call_in_process,
-    do_in_process,
-    do_task,
-    set_up_process,
-)
 
 _log = logging.getLogger("pymc_kameleon")
 
-SECONDS_IN_PROCESSES, SECONDS_TOGETHER = 0.5, 1.0
-"""Time that an advance should take: some fifty times what it costs to send it and back."""
-
-SLOW_CALL = 0.005
-"""Seconds of a call from which it is sent alone to a process, which costs about 0.9 ms. From there
-on two processes that make calls are as fast as two that have chains: 1.96 times one, with 20 ms."""
+SECONDS_AWAY = 0.5
+"""Time that an advance should take where others wait while one begins and ends, or in a process:
+some fifty times what it costs to send it and back."""
 
 POLL_INTERVAL = 0.1
 """Seconds between two looks at what is done, and between two pictures of a bar; and time that an
 advance should take in a thread."""
-
-FORK_WAIT, FORK_EVALUATIONS = 10.0, 20
-"""In so many seconds, and times that an evaluation takes, a forked process should have made one."""
 
 
 def default_cores():
@@ -73,45 +61,11 @@ def evaluators_of(executor):
             "executor must be a concurrent.futures.Executor, or a callable that returns one, not "
             f"{executor!r}."
         )
-    evaluators = Evaluators(executor, lambda: _fresh_pool(default_cores()))
+    evaluators = Evaluators(executor)
     try:
         yield evaluators
     finally:
         evaluators.close()
-
-
-def _fresh_pool(n):
-    return ProcessPoolExecutor(n, WITHOUT_MAIN, initializer=ByValue(belong_to_parent))
-
-
-class CallPools:
-    """Makes pools of processes that call functions.
-
-    The first one is made as pm.sample makes processes, so usually by forking, and what the
-    functions refer to need not be pickled. By later ones threads run, so that nothing can fork.
-    """
-
-    def __init__(self, functions, n, context):
-        self.n, self._first = n, (functions, n, context)
-
-    def __call__(self):
-        """Return a pool."""
-        first, self._first = self._first, None
-        return CallPool(*first) if first else _fresh_pool(self.n)
-
-
-class CallPool(ProcessPoolExecutor):
-    """Processes that know functions from their beginning on."""
-
-    def __init__(self, functions, n, context):
-        own = Packed(functions)
-        super().__init__(n, context, initializer=set_up_process, initargs=(own,))
-        self._numbers = {function: i for i, function in enumerate(functions)}
-        self.submit(int)  # forks them, before any thread begins
-
-    def submit_call(self, function, timeout, inputs):
-        """Return the future of what comes of a call."""
-        return self.submit(call_in_process, self._numbers[function], timeout, inputs)
 
 
 class OneByOne(Executor):
@@ -138,11 +92,10 @@ class Workers:
     """
 
     def __init__(self, job, most, cores=None, evaluators=None):
-        if evaluators is not None and not _has_calls(job):
+        if evaluators is not None and not _has_calls(job, evaluators):
             evaluators = None
         self._job, self.evaluators = job, evaluators
-        self._abandoned, self._broken, self._death, self._pools = False, False, None, None
-        self._news = threading.Event()
+        self._abandoned, self._broken, self._death = False, False, None
         can_gather = evaluators is None and job.batched and job.in_numba
         self.at_once = min(most, cores or (most if can_gather else default_cores()))
         self.gathers = bool(can_gather) and self.at_once > 1
@@ -153,44 +106,22 @@ class Workers:
             self.at_once = most if job.in_numba else 1
             if cores is not None:
                 _log.info(f"cores={cores} is not used: the executor has its own workers.")
-        elif job.holds_gil and not self.gathers:
-            self._choose_processes(most)
-        self.seconds = SECONDS_IN_PROCESSES if self._in_processes else POLL_INTERVAL
-        if self.gathers or evaluators is not None:  # where others wait while one begins and ends
-            self.seconds = SECONDS_TOGETHER
+        elif job.holds_gil and not self.gathers:  # Python does one thing at a time in threads
+            several = self.at_once > 1 or job.has_timeout
+            self._in_processes = several and _can_have_processes(job)
+            self.at_once = self.at_once if self._in_processes else 1
+        here = evaluators is None and not self._in_processes and not self.gathers
+        self.seconds = POLL_INTERVAL if here else SECONDS_AWAY
 
-    def _choose_processes(self, most):
-        """Let tasks be in processes, or in turn: Python does one thing at a time in threads."""
-        is_daemon = current_process().daemon  # which may have no children
-        self._in_processes = not is_daemon and (self.at_once > 1 or self._job.has_timeout)
-        if self._in_processes and not _survives_fork(self._job):
-            self._in_processes = False
-            say("jax_in_turn")
-        if not self._in_processes:
-            self.at_once = 1
-            return
-        ops = self._job.users_ops
-        are_slow = all(isinstance(op, Function) and SLOW_CALL < op.seconds < np.inf for op in ops)
-        if self.at_once > 1 and self._job.in_numba and are_slow:  # worth being sent one by one
-            context = multiprocessing_context(self._job.compile_kwargs)
-            functions = [op.function for op in ops]
-            self._pools = CallPools(functions, self.at_once, context)
-            self._in_processes, self.at_once = False, most
-
-    @property
-    def evaluations_at_once(self):
-        """How many evaluations are made at a time, None if that is not known."""
-        if self._pools is not None:
-            return min(self.at_once, self._pools.n)
+    def evaluations_at_once(self, most):
+        """Return how many of so many evaluations are made at a time."""
         if self.evaluators is None:
-            return self.at_once
-        return min(self.at_once, self.evaluators.size) or None
+            return min(self.at_once, most)
+        return min(self.at_once, self.evaluators.size or most, most)
 
     def __enter__(self):
         """Start the workers."""
         self._limits = threadpool_limits(1)  # LAPACK's own threads would fight with ours
-        if self._pools is not None:
-            self.evaluators = Evaluators(self._pools)
         if self.evaluators is not None:
             self._job.turns = Elsewhere(self.evaluators)
         if self.gathers:
@@ -206,9 +137,6 @@ class Workers:
             self._job.turns.end()  # or for a call that is never made
         if self.evaluators is not None:
             self.evaluators.end()
-        if self._pools is not None:
-            _kill(self.evaluators.executor._processes or {})
-            self.evaluators.close()
         self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
         self._limits.restore_original_limits()
 
@@ -225,42 +153,20 @@ class Workers:
 
     def described(self, chains):
         """Return in words where so many chains, "4 chains", are sampled."""
-        boxes = names_of(self._job.users_ops)
-        if self._pools is not None:
-            return (
-                f"Sampling ({chains}, whose calls of {boxes} are made by {self._pools.n} processes)"
-            )
         if self.evaluators is not None:
+            boxes = names_of(self._job.users_ops)
             return f"Sampling by {self.evaluators.name}, which calls {boxes} ({chains})"
-        if self._in_processes and self.at_once == 1:
-            return f"Sequential sampling ({chains} in turn, in a process of their own)"
         if self.at_once == 1:
-            return f"Sequential sampling ({chains} in turn)"
+            where = ", in a process of their own" if self._in_processes else ""
+            return f"Sequential sampling ({chains} in turn{where})"
         if self._in_processes:
-            why = "as the model calls Python, which only one thread can do at a time"
-            return f"Multiprocess sampling ({chains} in {self.at_once} processes, {why})"
+            return f"Multiprocess sampling ({chains} in {self.at_once} processes)"
         boxes = names_of(self._job.batched)
         together = f", whose calls of {boxes} are made in one" if self.gathers else ""
         return f"Threaded sampling ({chains} in {self.at_once} threads{together})"
 
-    @property
-    def why_not_together(self):
-        """Why calls of batched black boxes are not made in one, a sentence, or ""."""
-        if self.gathers or not self._job.batched or self.at_once == 1:
-            return ""
-        why = "that takes threads of this process, and no executor"
-        if self.evaluators is None:
-            why = "that takes a model that numba compiles"
-        boxes = names_of(self._job.batched)
-        return f"Each chain calls {boxes} for itself. All calls could be made in one: {why}."
-
     def submit(self, function, *arguments):
         """Return the future of a task."""
-        future = self._submitted(function, *arguments)
-        future.add_done_callback(lambda future: self._news.set())
-        return future
-
-    def _submitted(self, function, *arguments):
         try:
             if self._broken:
                 self._broken = False
@@ -276,13 +182,12 @@ class Workers:
 
     def wait(self, futures, seconds):
         """Wait until one of these, all that there are, is done, or so long; return those done."""
-        self._news.clear()
-        if not any(future.done() for future in futures):
-            with self._job.turns.of(len(futures)) if self.gathers else nullcontext():
-                self._news.wait(seconds)  # concurrent.futures.wait would look at each one again
-        return {future for future in futures if future.done()}
+        with self._job.turns.of(len(futures)) if self.gathers else nullcontext():
+            done = wait(futures, seconds, FIRST_COMPLETED).done
+        self._check_processes()
+        return done
 
-    def check_processes(self):
+    def _check_processes(self):
         """Break a pool that waits for the rest of what a worker was sending when it died.
 
         Others wait for that, too, as they may not send before it has: nothing would ever come.
@@ -299,15 +204,6 @@ class Workers:
             self._death = None
             _kill(processes)
             queue._writer.close()  # so it stops waiting, as nobody is left to send
-
-    @property
-    def has_no_workers(self):
-        """Whether a cluster of Dask has no workers, and waits for some that may never come.
-
-        Ctrl-C in a terminal ends those of the same terminal that are just beginning.
-        """
-        by = self.evaluators
-        return by is not None and by.is_dask and by.size == 0
 
     def note_error(self, error):
         """Note an exception that is not the task's own: the next task goes elsewhere."""
@@ -326,14 +222,34 @@ class Workers:
         return self._executor if self.evaluators is None else self.evaluators.executor
 
 
-def _has_calls(job):
+def _has_calls(job, evaluators):
     """Whether an executor has something to do; warn if it has little or nothing."""
     if not any(isinstance(op, Function) for op in job.users_ops):
         say("idle_executor")
         return False
     if not job.in_numba:
         say("executor_in_turn")
+    alone = [op for op in job.users_ops if not isinstance(op, Function)]
+    if evaluators.are_threads and alone:
+        say("one_thread_at_a_time", boxes=names_of(alone))
     return True
+
+
+def _can_have_processes(job):
+    """Whether tasks may be in processes: a daemon may have no children, and JAX's threads none."""
+    if current_process().daemon:
+        return False
+    context = multiprocessing_context(job.compile_kwargs)
+    if context.get_start_method() == "fork" and _jax_is_in_use():
+        say("jax_in_turn")
+        return False
+    return True
+
+
+def _jax_is_in_use():
+    """Whether JAX has begun its threads in this process, which a forked one does not have."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bridge is not None and getattr(bridge, "backends_are_initialized", lambda: True)()
 
 
 def _check_stoppable(gathers):
@@ -347,36 +263,69 @@ def _check_stoppable(gathers):
         raise ValueError(f"timeout of black_box: its calls cannot be stopped, as {why}.")
 
 
-def _survives_fork(job):
-    """Whether the log-density can be evaluated in forked processes; without JAX it can.
-
-    JAX's threads are not there in a process that is forked. What waits for them waits for ever, but
-    not all that JAX computes does.
-    """
-    context = multiprocessing_context(job.compile_kwargs)
-    if context.get_start_method() != "fork" or not _jax_is_in_use():
-        return True
-    process = context.Process(target=_evaluate_once, args=(job,), daemon=True)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)  # JAX's own
-        process.start()
-    process.join(FORK_WAIT + FORK_EVALUATIONS * job.seconds_per_logp)
-    if process.is_alive():
-        process.kill()
-        process.join()
-        return False
-    return True
+# ---- tasks --------------------------------------------------------------------------------------
 
 
-def _jax_is_in_use():
-    """Whether JAX has begun its threads in this process."""
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    return bridge is not None and getattr(bridge, "backends_are_initialized", lambda: True)()
+def do_task(job, function, *arguments):
+    """Do a task of a job: return ``function(job, *arguments)``, or Failed."""
+    try:
+        return function(job, *arguments)
+    except KeyboardInterrupt:
+        raise
+    except Exception as error:
+        return Failed(error)
+    except BaseException as error:  # a likelihood that calls sys.exit
+        explained = RuntimeError(f"The model raised {error!r}, which would end Python.")
+        explained.__notes__, explained.__cause__ = getattr(error, "__notes__", []), error
+        return Failed(explained)
 
 
-def _evaluate_once(job):
-    with suppress(BaseException):  # the chains meet it, too
-        job.evaluate_once()
+class Failed:
+    """An exception that a task raised, as opposed to the death of its worker."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __getstate__(self):
+        return sendable(self.error)
+
+    def __setstate__(self, state):
+        self.error, text, lines = state
+        self.error.__cause__ = WorkerTraceback(text, lines)
+
+
+# ---- processes ----------------------------------------------------------------------------------
+
+_jobs = []
+"""The job of this process, last, if it is one of ours."""
+
+
+class Packed:
+    """A job, pickled only where a process does not inherit it."""
+
+    def __init__(self, job):
+        self.job = job
+
+    def __reduce__(self):
+        return _opened, (packed(self.job), uses_jax_doubles())
+
+
+def _opened(pickled, jax_doubles):
+    set_jax_doubles(jax_doubles)
+    with black_box_ops_silent():
+        return Packed(cloudpickle.loads(pickled))
+
+
+def set_up_process(own):
+    """Let this process do tasks of a job, ignore Ctrl-C, and end when its parent has ended."""
+    _jobs.append(own.job)
+    belong_to_parent()
+    threadpool_limits(1)  # LAPACK's own threads would fight with those of others
+
+
+def do_in_process(function, *arguments):
+    """Do a task of the job of this process."""
+    return do_task(_jobs[-1], function, *arguments)
 
 
 def _kill(processes):

@@ -110,7 +110,6 @@ class KameleonStep(ArrayStepShared):
 
     # What users see
     lacks: ClassVar[frozenset] = frozenset()  # `target_accept` and `keep_adapting`, if no options
-    own_arithmetic: ClassVar[str] = ""  # what else takes long in a run, in words
     emulates: ClassVar[str] = ""  # what a run says of it besides its variables
     needs_exact_logp: ClassVar[str] = ""  # why the log-density cannot be an estimate, if so
     # The covariance of a normal proposal around the chain's point, if it has one:

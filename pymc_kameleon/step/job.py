@@ -133,17 +133,6 @@ class Job:
         return any(step.log_density.has_timeout for step in self.steps)
 
     @property
-    def seconds_per_logp(self):
-        """How long an evaluation takes, 0 if that is not known."""
-        return float(np.nan_to_num([step.seconds_per_logp for step in self.steps]).max())
-
-    def evaluate_once(self):
-        """Evaluate the log-density of each step, where it was made."""
-        for step in self.steps:
-            start = step.layout.raveled(step._initial_point)
-            step.log_density(start[step.layout.places])
-
-    @property
     def users_ops(self):
         """The user's Ops that are called through Python, a set."""
         return set().union(*(functions.users_ops for functions in self._functions))

@@ -1,18 +1,19 @@
 """What is said while a run is prepared, or goes on, of states that are made to be so."""
 
 import logging
+from concurrent.futures import Executor
 from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
 import pytest
-import xarray as xr
 from models import normal
 from runs import codes, messages, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.corrections import Correction, Quantities, best_of
 from pymc_kameleon.analysis.evidence.draws import say_what_counts
+from pymc_kameleon.model.evaluators import Evaluators
 from pymc_kameleon.sampling import bridging, outcome, starts_of_run, workers
 from pymc_kameleon.sampling.outcome import Finish
 
@@ -25,8 +26,8 @@ def said(caplog):
 
 
 def test_an_executor_that_has_to_wait(said):
-    own = SimpleNamespace(users_ops=[pk.black_box(np.copy)], in_numba=False)
-    assert workers._has_calls(own)
+    job = SimpleNamespace(users_ops=[pk.black_box(np.copy)], in_numba=False)
+    assert workers._has_calls(job, Evaluators(Executor()))
     assert said() == ["executor_in_turn"]
 
 
@@ -49,19 +50,6 @@ def test_what_an_evidence_depends_on(said):
         pm.Potential("p", -(model["x"] ** 2))
     say_what_counts(model, {"x": (0, 1)})
     assert said() == ["evidence_of_region", "evidence_of_flat_prior", "evidence_of_potentials"]
-
-
-def test_a_mode_that_was_not_found(said, monkeypatch):
-    def ends_early(**options):
-        end = {"nfev": 9, "success": False, "message": "too many iterations"}
-        point = xr.Dataset({"x": (("chain", "draw", "i"), np.zeros((1, 1, 2)))})
-        groups = {"posterior": point, "optimizer_result": xr.Dataset(end)}
-        return xr.DataTree.from_dict(groups)
-
-    monkeypatch.setattr(pm, "find_MAP", ends_early)
-    job = SimpleNamespace(steps=[SimpleNamespace(model=normal(2))])
-    starts_of_run._found_by_gradient(job, np.random.default_rng(1))
-    assert said()[-1] == "no_maximum"
 
 
 def test_a_correction_that_raises():

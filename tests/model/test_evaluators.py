@@ -23,7 +23,6 @@ from pymc_kameleon.model.evaluators import Evaluators, WorkersDied
 from pymc_kameleon.model.gathering import RunEnded
 from pymc_kameleon.model.python_calls import WrongReturn
 from pymc_kameleon.model.remote import NotHere, TooLong
-from pymc_kameleon.sampling.without_main import WITHOUT_MAIN
 
 pytestmark = pytest.mark.forks
 
@@ -245,7 +244,7 @@ def test_what_kills_all_its_workers_is_an_error_as_another(on_error, caplog):
         pm.Normal("y", box(pm.Normal("x", shape=2)), 1, observed=np.zeros(2))
     step = pk.baselines.RWM(model=model, scaling=1.0)
     options = {"tune": 0, "draws": 5, "chains": 2, "initvals": {"x": np.zeros(2)}}
-    options["executor"] = lambda: ProcessPoolExecutor(2, WITHOUT_MAIN)
+    options["executor"] = lambda: ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
     if on_error == "raise":
         with pytest.raises(WorkersDied):
             sample(step, **options)

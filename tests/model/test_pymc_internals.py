@@ -82,7 +82,7 @@ def test_a_run_says_before_it_draws_what_it_misses(monkeypatch):
 def test_without_its_parts_the_bar_is_turned_off(monkeypatch, caplog):
     caplog.set_level("INFO", "pymc_kameleon")
     gone = Missing("pymc.progress_bar.gone", "the progress bar")
-    monkeypatch.setattr(progress, "in_marimo_notebook", gone)
+    monkeypatch.setattr(progress, "MarkerProgressBar", gone)
     dt = pk.sample(model=normal(), step=pk.GAM, **SMALL)
     assert dt["posterior"].sizes["draw"] == 10
     [said] = [record.message for record in caplog.records if "progress bar" in record.message]

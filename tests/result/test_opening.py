@@ -83,9 +83,7 @@ def test_a_run_that_goes_on_removes_what_was_told_of_its_end(step, tmp_path, mon
     resume(path, step.model, 5)
     with pytest.warns(RuntimeWarning, match="non-consolidated"):
         assert xr.open_datatree(path, engine="zarr")["posterior"].sizes["draw"] == 35
-    with pytest.raises(
-        ValueError, match=r"not ended, .* chains have made 85 of 85 draws, those of"
-    ):
+    with pytest.raises(ValueError, match=r"not ended, .* goes on with it"):
         pk.load(path)
     monkeypatch.undo()
     resume(path, step.model, 1)

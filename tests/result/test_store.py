@@ -143,14 +143,13 @@ def test_draws_are_not_kept_in_memory(walk, path, monkeypatch):
 
     def look(self):
         save(self)
-        waiting = [parts for batch in self._batches for _, parts in batch.values.values()]
-        seen.append(sum(values.nbytes for parts in waiting for values in parts))
+        seen.append(sum(values.nbytes for _, parts in self._draws.values() for values in parts))
 
     monkeypatch.setattr(Store, "flush_if_due", look)
     monkeypatch.setattr(chain_of_run, "NUMBERS_PER_ADVANCE", 200)
     result = sample(walk, store=path, tune=0, draws=3000)
     assert result["posterior"].nbytes > 48_000
-    assert 5_000 < max(seen) <= 3 * 20_000  # what is filled, and what is written meanwhile
+    assert 5_000 < max(seen) <= 20_000
 
 
 # ---- going on -------------------------------------------------------------------------------
@@ -261,7 +260,7 @@ def test_resumes_after_kill_9(walk, whole, tmp_path):
     )
     assert ended.stdout.split() == ["9"] * len(writes), ended.stderr
     for n in writes:
-        said = r"not ended, or was killed: pk\.resume\('.*chains have made \d.* of 80 draws"
+        said = r"not ended, or was killed: pk\.resume\('.* goes on"
         with pytest.raises(ValueError, match=said):
             pk.load(tmp_path / f"{n}.zarr")
         assert_same(resume(tmp_path / f"{n}.zarr", walk.model), whole, (*DRAWN, *WARMUP))
@@ -389,7 +388,7 @@ def test_what_waits_is_part_of_the_draws(walk, path):
     lock = locked(path)
     held = Store(path, lock, [walk], _columns(walk), [0, 1]).extend(0, 30, {}, [])
     stored = held.dataset("posterior", [0, 1], 0, 30).load()
-    held._batches[-1].values[1, "posterior", "x"] = (10, [np.arange(5.0), np.arange(5.0, 20.0)])
+    held._draws[1, "posterior", "x"] = (10, [np.arange(5.0), np.arange(5.0, 20.0)])
     expected = stored["x"].values.copy()
     expected[1, 10:30] = np.arange(20.0)
     for start in (0, 4, 10, 13, 29):
@@ -510,7 +509,7 @@ def test_settled_and_finished(walk, path, caplog):
     caplog.set_level(logging.INFO, "pymc_kameleon")
     whole = sample(walk, store=path)
     assert_same(resume(path, walk.model), whole)
-    assert any("30 of each chain. Pass draws= to add" in one for one in caplog.messages)
+    assert any("30 of each chain. It makes 0 more; draws= sets" in one for one in caplog.messages)
     result = resume(sample(walk), walk.model)
     assert result["posterior"].sizes["draw"] == 1030
     assert any("It makes 1000 more; draws=" in one for one in caplog.messages)
@@ -525,7 +524,7 @@ def cut(file):
     ("file", "damage", "message"),
     [
         ("checkpoints/c/1/0", cut, "the state of chain 1 cannot be read"),
-        ("posterior/x/zarr.json", cut, "posterior/x/zarr.json cannot be read"),
+        ("posterior/x/zarr.json", cut, "posterior cannot be read"),
         ("posterior/chain/c/0", cut, "posterior cannot be read"),
         ("sample_stats/lp/zarr.json", Path.unlink, "it lacks sample_stats/lp"),
         ("posterior/x/c/1/0", cut, "posterior/x of chain 1 lacks draws that its state has made"),
@@ -582,24 +581,16 @@ def thinned(dataset):
     [
         (
             dict.fromkeys(DRAWN, thinned),
-            "its group posterior has 15 draws, and the run had 30. Thin or cut it after resuming",
+            "posterior has 15 draws of .* run had 30",
         ),
         ({"sample_stats": thinned}, "its group sample_stats has 15 draws"),
         (dict.fromkeys(DRAWN, lambda d: d.isel(draw=slice(10, None))), "posterior has 20 draws"),
         ({"posterior": lambda d: d.isel(draw=slice(0, 29))}, "posterior has 29 draws"),
-        ({"posterior": lambda d: d.isel(draw=slice(None, None, -1))}, "in another order"),
-        ({"posterior": lambda d: d.isel(draw=np.roll(np.arange(30), 7))}, "in another order"),
-        (
-            dict.fromkeys(DRAWN, lambda d: d.isel(draw=np.r_[5, 0:5, 6:30])),
-            "in another order",
-        ),
-        ({"posterior": lambda d: d.isel(chain=[1, 0])}, r"posterior has the chains \[1, 0\]"),
-        (
-            {"posterior": lambda d: d.isel(chain=[1, 0]).assign_coords(chain=[0, 1])},
-            "the last one of x in chain 0 is not where the chain stopped",
-        ),
+        ({"posterior": lambda d: d.isel(draw=slice(None, None, -1))}, "in its order"),
+        ({"posterior": lambda d: d.isel(draw=np.roll(np.arange(30), 7))}, "in its order"),
+        (dict.fromkeys(DRAWN, lambda d: d.isel(draw=np.r_[5, 0:5, 6:30])), "in its order"),
+        ({"posterior": lambda d: d.isel(chain=[1, 0])}, r"30 draws of the chains \[1, 0\]"),
         ({"sampling_state": lambda d: d.isel(chain=[0])}, r"the chains \[0, 1\], and .* \[0\]"),
-        ({"posterior": lambda d: d + 0.5}, "the last one of x in chain 0"),
         ({"warmup_sample_stats": thinned}, "warmup_sample_stats has 25 draws"),
         ({"warmup_posterior": lambda d: d.isel(draw=slice(5, None))}, "warmup_posterior has 45"),
     ],

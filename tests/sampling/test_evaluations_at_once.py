@@ -22,7 +22,7 @@ from pymc_kameleon.model.failures import OnFailure
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains, superchains_of
 from pymc_kameleon.samplers.surrogate import initial_search, learning
 from pymc_kameleon.samplers.surrogate.active import search as active
-from pymc_kameleon.sampling.first_way import FirstWay
+from pymc_kameleon.sampling.chain_of_run import FirstWay
 from pymc_kameleon.sampling.outcome import Finish
 from pymc_kameleon.step.job import evaluate
 
@@ -141,6 +141,7 @@ def test_a_worker_that_dies_changes_nothing(surrogate, alone, usual, tmp_path, c
             os._exit(1)
         return Switch.usual(x)
 
+    caplog.set_level(logging.INFO, "pymc_kameleon")
     Switch.function, CALLS.value = dies_once, 0
     assert_same(run(surrogate, cores=2), alone[0], ALL)
     assert "died" in " ".join(messages(caplog))
@@ -196,9 +197,7 @@ def test_a_way_that_was_stopped_goes_on(surrogate, alone, usual, tmp_path):
         return Switch.usual(x)
 
     Switch.function, CALLS.value, store = interrupted, 0, tmp_path / "run.zarr"
-    with pytest.raises(
-        KeyboardInterrupt, match=r"pk.resume\('.*run.zarr'\) goes on after \d+ eval"
-    ):
+    with pytest.raises(KeyboardInterrupt, match=r"pk.resume\('.*run.zarr'\) goes on\."):
         run(surrogate, store=store)
     Switch.function = Switch.usual
     dt = pk.resume(store, step=surrogate, model=surrogate.model, cores=1, **QUIET)
@@ -302,13 +301,10 @@ def test_lengths_are_those_of_four_chains_together(surrogate):
     assert dt["posterior"].attrs["tuning_steps"] == 500
 
 
-def test_samplers_that_search_for_themselves_have_chains_alone(caplog):
+def test_samplers_that_search_for_themselves_have_chains_alone():
     options = {"draws": 10, "tune": 10, "random_seed": 1, "model": counting()} | QUIET
     step = pk.baselines.AM(model=counting())
-    with caplog.at_level(logging.INFO, "pymc_kameleon"):
-        many = pk.sample(step=step, max_concurrent=5, cores=1, **options)
-    said = "max_concurrent sets the number of chains, and nothing else: with AM each chain"
-    assert any(message.startswith(said) for message in messages(caplog))
+    many = pk.sample(step=step, max_concurrent=5, cores=1, **options)
     assert_same(many, pk.sample(step=step, chains=5, cores=1, **options), DRAWN)
     assert "superchains" not in many["posterior"].attrs
 
@@ -468,7 +464,7 @@ def test_what_is_no_number(wrong):
 
 
 def test_too_few_evaluations_for_so_many_chains(surrogate):
-    with pytest.raises(ValueError, match="by a smaller max_concurrent than 64"):
+    with pytest.raises(ValueError, match=r"for 64 chains to begin"):
         run(surrogate, max_concurrent=64, max_evaluations=100)
     with pytest.raises(ValueError, match=r"fewer chains\.$"):
         run(surrogate, max_concurrent=64, chains=4, max_evaluations=10)

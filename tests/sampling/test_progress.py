@@ -1,9 +1,8 @@
 """What is shown while chains run."""
 
 import logging
-import sys
 from io import StringIO
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import models
 import numpy as np
@@ -17,7 +16,7 @@ from runs import messages
 import pymc_kameleon as pk
 from pymc_kameleon.model.pymc_internals import DrawStats, default_progress_theme
 from pymc_kameleon.sampling import progress, run
-from pymc_kameleon.sampling.progress import Progress, Row, remaining, seconds_left, speed
+from pymc_kameleon.sampling.progress import Progress, Row, speed
 from pymc_kameleon.step.job import SearchSoFar
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES
 
@@ -96,42 +95,21 @@ def test_it_fits_80_columns(option, n, n_steps, seconds):
         assert all(" 542210 " in row for row in rows[:3])
 
 
-def test_a_narrow_terminal_shows_less_instead_of_parts():
-    steps = [CyclicalKAM("x"), CyclicalKAM("y")]
-    shown = Progress([chain(0, steps, 10, 0.1, 20)])
-    headings = {width: drawn(shown, width)[-2].split() for width in (70, 60, 40, 25)}
-    assert headings[70] == ["Progress", "Draw", *["accept", "scale"], "Speed", "Elapsed"]
-    assert headings[60] == headings[70]
-    assert headings[40] == ["Progress", "Draw", "Speed"]
-    assert headings[25] == ["Progress", "Draw"]
-
-
 def row(done, seconds, total=100, evaluations=0, most=20):
     return Row(done, total, 50, seconds, evaluations, most, [], False, NO_SEARCH)
 
 
 @pytest.mark.parametrize(
-    ("rows", "elapsed", "left"),
+    ("done", "evaluations", "to_go"),
     [
-        ([row(0, 0), row(0, 0)], 5, np.nan),
-        ([row(1, 2.0)], 2, 198),
-        ([row(50, 10), row(50, 10)], 10, 10),  # at a time
-        ([row(50, 10), row(50, 10)], 20, 20),  # in turn
-        ([row(50, 10), row(0, 0)], 10, 30),  # the other has not begun
-        ([row(100, 10), row(50, 10)], 10, 10),  # one of them remains, and runs alone
-        ([row(50, 10), row(50, 30)], 40, 40),  # each at its own speed
-        ([row(100, 10)], 10, 0),
-        ([row(1, 30, evaluations=30)], 30, 99 * 20),  # ten of them looked for scales
+        (0, 0, 0),
+        (10, 110, 90 * 11),
+        (1, 50, 99 * 20),  # most of them looked for scales
+        (100, 300, 0),
     ],
 )
-def test_time_left(rows, elapsed, left):
-    np.testing.assert_allclose(seconds_left(rows, elapsed), left)
-
-
-def test_evaluations_to_come():
-    rows = [row(10, 1, evaluations=110), row(1, 1, evaluations=50), row(0, 0)]
-    np.testing.assert_array_equal(remaining(rows, "n_logp"), [90 * 11, 99 * 20, 100 * 15.5])
-    assert np.isnan(remaining(rows[2:], "n_logp")).all()
+def test_evaluations_to_come(done, evaluations, to_go):
+    assert row(done, 1, evaluations=evaluations).to_go == to_go
 
 
 @pytest.mark.parametrize(
@@ -142,9 +120,8 @@ def test_evaluations_to_come():
         (1, 600, "10 min/draw"),
         (10, 20, "2 s/draw"),
         (10, 1, "10 draws/s"),
+        (5, 4.0, "1.25 draws/s"),
         (99_999, 10, "10k draws/s"),
-        (2_000_000, 1, "2M draws/s"),
-        (2 * 10**9, 1, "2000M draws/s"),
     ],
 )
 def test_speed(done, seconds, words):
@@ -163,7 +140,7 @@ def test_no_more_evaluations_are_to_go_than_may_be_made(monkeypatch):
             assert shown.summary()[1].endswith(f", about {to_go} to go")
 
 
-def test_time_goes_by_between_two_news(monkeypatch):
+def test_evaluations_to_come_take_as_long_as_those_that_were_made(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
     steps = [CyclicalKAM("x")]
@@ -177,23 +154,10 @@ def test_time_goes_by_between_two_news(monkeypatch):
     assert summaries == [
         ["30 s"],
         ["1 min, about 2 min left", made],
-        ["1.5 min, about 1.5 min left", made],
-        ["9.8 min, about 12 s left", made],
+        ["1.5 min, about 3 min left", made],
+        ["9.8 min, about 20 min left", made],
         ["10 min in all", "30 evaluations, one per 6 s"],
     ]
-
-
-def test_chains_that_waited_for_the_posterior_go_on_together(monkeypatch):
-    """The first one took 80 s to find it; then both, in 10 s, made half of their draws."""
-    now, steps = [0.0], [CyclicalKAM("x")]
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
-    with Progress([chain(i, steps, 0, 0, 0, total=100) for i in range(2)]) as shown:
-        now[0], search = 80.0, SearchSoFar(8000, 9000, -1.0)
-        shown.show(chain(0, steps, 0, 80.0, 8000, total=100, search=search))
-        now[0] = 90.0
-        shown.show(chain(0, steps, 50, 90.0, 9000, total=100))
-        shown.show(chain(1, steps, 50, 10.0, 1000, total=100))
-        assert shown.summary()[0] == "1.5 min, about 10 s left"
 
 
 def test_without_a_terminal_there_is_a_line_in_the_log_now_and_then(monkeypatch, caplog):
@@ -384,18 +348,6 @@ def test_a_display_that_fails_costs_no_draw(method, walks, recorders, monkeypatc
     assert "progress bar failed (OSError('the terminal is gone'))" in said
     expected = sample(walks, draws=20, progressbar=False)
     np.testing.assert_array_equal(result["posterior"]["x"], expected["posterior"]["x"])
-
-
-def test_a_marimo_notebook_has_the_bar_of_pymc(walks, monkeypatch):
-    shown, marimo = [], ModuleType("marimo")
-    marimo.running_in_notebook = lambda: True
-    marimo.output = SimpleNamespace(replace=shown.append, clear=lambda: None)
-    marimo.Html = str
-    monkeypatch.setitem(sys.modules, "marimo", marimo)
-    sample(walks, progressbar="split+stats")
-    assert shown[-1].count("150/150 (100%)") == 3
-    assert "Rwm x accept" in shown[-1]
-    assert "in all" in shown[-1]
 
 
 # ---- through pm.sample --------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import faults
 import numpy as np
 import pymc as pm
 import pytest
-import xarray as xr
 from models import box, normal
 from runs import DRAWN, QUIET, assert_same, codes, messages, resume, sample
 
@@ -110,28 +109,9 @@ def test_what_is_enough(bulk, tail, rhat, expected, monkeypatch, enough):
     values = {"bulk": np.array(bulk), "tail": np.array(tail)}
     monkeypatch.setattr(limits.pm.stats, "ess", lambda draws, method: values[method])
     monkeypatch.setattr(limits.pm.stats, "rhat", lambda draws: np.array(rhat))
-    assert limits.EssTarget(100).reached(draws) == expected
+    assert limits.has_enough(draws, 100) == expected
     one = draws.isel(chain=[0])
-    assert limits.EssTarget(100).reached(one) == (min(*bulk, *tail) >= 100)
-
-
-def test_what_lacked_most_is_looked_at_first(monkeypatch):
-    """And alone, until it has enough."""
-    rng, sizes, ess = np.random.default_rng(1), [], limits.pm.stats.ess
-
-    def noting(draws, method):
-        sizes.append(draws.sizes["parameter"])
-        return ess(draws, method=method)
-
-    monkeypatch.setattr(limits.pm.stats, "ess", noting)
-    good, bad = rng.standard_normal((4, 200, 3)), rng.standard_normal((4, 200)).cumsum(axis=1)
-    enough = limits.EssTarget(300)
-    mixed = xr.Dataset({"a": (("chain", "draw", "i"), good), "b": (("chain", "draw"), bad)})
-    assert not enough.reached(mixed)
-    assert not enough.reached(mixed)
-    assert sizes == [4, 4, 1, 1]
-    assert enough.reached(mixed.assign(b=mixed["a"][..., 0]))
-    assert sizes == [4, 4, 1, 1, 1, 1, 4, 4]
+    assert limits.has_enough(one, 100) == (min(*bulk, *tail) >= 100)
 
 
 def test_what_is_not_enough_is_said(walk, enough, caplog):

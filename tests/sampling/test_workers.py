@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from concurrent.futures import (
-    Executor,
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
@@ -28,10 +27,10 @@ from test_contract import ROWS
 
 import pymc_kameleon as pk
 from pymc_kameleon.model.python_calls import WorkerTraceback
+from pymc_kameleon.model.remote import NotHere
 from pymc_kameleon.sampling import (
     chain_of_run,
     run,
-    worker_process,
 )
 from pymc_kameleon.sampling import (
     ctrl_c as sampling_ctrl_c,
@@ -179,29 +178,15 @@ def test_own_processes_and_a_callable_give_the_same_draws(black_box, expected):
 @pytest.mark.skipif(
     multiprocessing.get_start_method() != "fork", reason="processes are not forked here by default"
 )
-def test_where_jax_hangs_in_forked_processes_chains_are_sampled_in_turn(monkeypatch, caplog):
-    """What it computes may wait for threads that such a process does not have."""
-    caplog.set_level(logging.INFO, "pymc_kameleon")
-    here = os.getpid()
-
-    def waits(x):
-        if os.getpid() != here:
-            time.sleep(faults.HANGING)
-        return faults.wells(x)
-
-    op, model = box(faults.wells)
-    options = {"step": pk.baselines.RWM(model=model), "cores": 2, "quiet": False}
+def test_where_jax_is_in_use_chains_are_sampled_in_turn(monkeypatch, caplog):
+    """What it computes may wait for threads that a forked process does not have."""
+    options = {"step": pk.baselines.RWM(model=box(faults.wells)[1]), "cores": 2}
     expected = sample(**options)
     monkeypatch.setattr(sampling_workers, "_jax_is_in_use", lambda: True)
-    caplog.clear()
-    assert_same(sample(**options), expected, ALL)
-    assert any("2 processes" in message for message in messages(caplog))
-    monkeypatch.setattr(sampling_workers, "FORK_WAIT", 0.2)
-    op.function = waits
-    caplog.clear()
-    assert_same(sample(**options), expected, ALL)
+    caplog.set_level(logging.INFO, "pymc_kameleon")
+    assert_same(sample(**options, quiet=False), expected, ALL)
     [warning] = [text for text in messages(caplog) if "[jax_in_turn]" in text]
-    assert "hangs in processes that are forked" in warning
+    assert "hang in processes that are forked" in warning
     assert any("in turn" in message for message in messages(caplog))
 
 
@@ -317,28 +302,15 @@ def test_a_worker_that_dies_while_it_sends_changes_nothing(black_box, expected, 
     assert_same(result, expected[3], ALL)
 
 
-def test_an_executor_that_breaks_is_replaced_on_this_machine(
-    black_box, expected, late, tmp_path, caplog, monkeypatch
-):
-    made, own = [], ProcessPoolExecutor
-    monkeypatch.setattr(
-        sampling_workers,
-        "ProcessPoolExecutor",
-        lambda *a, **k: made.append(own(*a, **k)) or made[-1],
-    )
+def test_an_executor_that_breaks_ends_the_run(black_box, late, tmp_path):
+    killed = tmp_path / "killed"
     with (
-        caplog.at_level(logging.WARNING, "pymc_kameleon"),
         ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as executor,
+        pytest.raises(NotHere, match=r"is broken .* executor=lambda: Proc") as raised,
     ):
-        result = black_box(faults.Kills(late(1), tmp_path / "killed"), executor=executor)
-    assert_same(result, expected[3], ALL)
-    said = [m for m in messages(caplog) if "[broken_executor]" in m]
-    assert len(said) == 1
-    assert "called by processes of this machine" in said[0]
-    assert "pass a function: executor=lambda: ProcessPoolExecutor(4)" in said[0]
-    assert len(made) == 1
-    with pytest.raises(RuntimeError, match="shutdown"):
-        made[0].submit(int)
+        black_box(faults.Kills(late(1), killed), executor=executor)
+    assert killed.exists()
+    assert "posterior" in raised.value.result
 
 
 @pytest.mark.slow
@@ -556,8 +528,8 @@ def test_a_second_ctrl_c_right_after_the_first_is_not_lost():
 
 def test_workers_leave_ctrl_c_to_their_parent(black_box):
     """A terminal sends it to all processes of a group."""
-    context, job = multiprocessing.get_context("fork"), worker_process.Packed(None)
-    with ProcessPoolExecutor(1, context, worker_process.set_up_process, (job,)) as pool:
+    context, job = multiprocessing.get_context("fork"), sampling_workers.Packed(None)
+    with ProcessPoolExecutor(1, context, sampling_workers.set_up_process, (job,)) as pool:
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
 
 
@@ -587,29 +559,6 @@ def test_a_call_that_is_interrupted_costs_no_other_its_draws(gentle, caplog):
         result = sample(gentle, tune=0, chains=2, executor=threads)
     assert "Sampling was interrupted" in caplog.text
     assert_same(resume(result, gentle.model, None), sample(gentle, tune=0, chains=2), ALL[:2])
-
-
-class Deserted(Executor):
-    """A cluster of Dask whose workers end with Ctrl-C, which is seen a bit later."""
-
-    def __init__(self):
-        self._client, self.seen = self, [{}, {"last": 1}, {"one": 1, "last": 1}]
-
-    def nthreads(self):
-        return self.seen.pop() if self.seen else {}
-
-    def submit(self, function, *arguments):
-        future = Future()
-        if threading.current_thread() is threading.main_thread():
-            future.set_result(function(*arguments))  # before the run
-        else:
-            signal.raise_signal(signal.SIGINT)
-        return future
-
-
-def test_ctrl_c_waits_for_no_cluster_where_nobody_is_left(gentle):
-    with pytest.raises(KeyboardInterrupt, match="no draws"):
-        sample(gentle, chains=2, executor=Deserted())
 
 
 class Tells(faults.Hangs):

@@ -111,7 +111,6 @@ class EmulatorMetropolis(ApproximationMetropolis):
         EMULATOR_MOVES,
         {"others": ["run", COORDINATE], "inputs": ["input"], "outputs": ["output"]},
     )
-    own_arithmetic = "2 to 20 ms for each draw to walk on emulators, more if there are many outputs"
     lengths_of_run = ApproximationMetropolis.lengths_of_run | {*Mirrors._fields}
 
     def _log_density_of(self, own, region):

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_kameleon.analysis.evidence.draws import CHECKED
 from pymc_kameleon.analysis.evidence.estimate import estimate
-from pymc_kameleon.analysis.evidence.result import Evidence, checked, overlap_of_noise
+from pymc_kameleon.analysis.evidence.result import Evidence, checked
 from pymc_kameleon.approximation.records import MOST_ROWS
 from pymc_kameleon.findings.finding import say
 from pymc_kameleon.findings.words import counted, grouped
@@ -28,29 +28,11 @@ def evidence_by(draws, evaluate, n, rng):
     """Return the Evidence that EvidenceDraws tell, by n new points; ValueError of another model."""
     draws.thin(MOST_ROWS if draws.logp is not None else n)
     logp = _logp_at_draws(draws, evaluate, rng)
-    low, high = draws.turn
-
-    def log_density(x):
-        within = ((low <= x) & (x < high)).all(axis=1)
-        found = np.full(len(x), -np.inf)
-        found[within] = evaluate(x[within])
-        return found
-
-    found = estimate(draws.x, logp, draws.surrogates, log_density, n, rng)
+    found = estimate(draws.x, logp, draws.surrogates, evaluate, n, rng)
     method = "bridge to the surrogate" if draws.surrogates is not None else "bridges by halves"
-    if draws.noise is not None and np.isfinite(draws.noise):
-        method += (
-            f" of estimates with variance {draws.noise:.2g}, which allow an overlap of "
-            f"{overlap_of_noise(draws.noise):.2f}"
-        )
-    evidence = Evidence(
-        float(found.log_z),
-        float(found.standard_error),
-        method,
-        float(found.overlap),
-        float(found.ess),
-        evaluate.n,
-    )
+    own = map(float, (found.log_z, found.standard_error, found.overlap, found.ess))
+    log_z, standard_error, overlap, ess = own
+    evidence = Evidence(log_z, standard_error, method, overlap, ess, evaluate.n)
     return checked(evidence, draws, found.contradiction)
 
 

@@ -1,7 +1,5 @@
 """What the evidence needs of a result: unconstrained positions, and log-densities there."""
 
-from math import tau
-
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -15,7 +13,7 @@ from pymc_kameleon.analysis.unconstrained_draws import (
 from pymc_kameleon.findings.finding import say
 from pymc_kameleon.findings.words import some
 from pymc_kameleon.model.layout import Layout, split_name
-from pymc_kameleon.model.noise import NOISE_SEED, NOISE_STATISTIC, REPEATABLE
+from pymc_kameleon.model.noise import NOISE_SEED, REPEATABLE
 from pymc_kameleon.model.pymc_internals import (
     CircularTransform,
     FlatRV,
@@ -43,11 +41,9 @@ CHECKED = 3
 class EvidenceDraws:
     """Draws of a result, for the evidence of its model.
 
-    `x` (chains, draws, d) has the `variables` in the order of the step, with angles within one
-    `turn` (2, d); `logp` the log-densities there, as the sampler has found them, or None;
-    `surrogates` the Parameters of each chain, or None; `noise` the variance of an estimated
-    log-density, as chains have measured it; `restricted` where steps were restricted to, by value
-    variable.
+    `x` (chains, draws, d) has the `variables` in the order of the step; `logp` the log-densities
+    there, as the sampler has found them, or None; `surrogates` the Parameters of each chain, or
+    None; `restricted` where steps were restricted to, by value variable.
     """
 
     def __init__(self, dt, model):
@@ -61,9 +57,13 @@ class EvidenceDraws:
             raise ValueError("The draws need the dimensions chain and draw.")
         self.model = _model_for(self.posterior, model)
         check_model(self.model)
-        sizes = self.posterior.sizes
-        if too_few := why_too_few(sizes["chain"], sizes["draw"]):
-            raise ValueError(too_few)
+        chains, draws = self.posterior.sizes["chain"], self.posterior.sizes["draw"]
+        if chains * draws < LEAST_DRAWS or draws < LEAST_OF_CHAIN:
+            raise ValueError(
+                f"{chains} chains of {draws} draws are too few for the evidence: let there be "
+                f"{LEAST_DRAWS} at least, and {LEAST_OF_CHAIN} of each chain, by a larger draws= "
+                "or max_evaluations= of pk.sample, or by pk.resume."
+            )
         self.logp = known_logp(dt)
         run = dt[STATE_GROUP].attrs if STATE_GROUP in dt.children else {}
         self.variables, self.restricted = variables_in_order(self.model, run), restrictions(run)
@@ -75,9 +75,9 @@ class EvidenceDraws:
             x, _, point = on_unconstrained_scale(self.posterior, self.model)
         except NotMapped as error:
             raise ValueError(f"The evidence cannot be found: {error}.") from None
-        self._layout = Layout(self.model, self.variables, point)
-        self.x = x[..., self._layout.places]
-        names = np.array([split_name(own)[0] for own in self._layout.coordinates()])
+        layout = Layout(self.model, self.variables, point)
+        self.x = x[..., layout.places]
+        names = np.array([split_name(own)[0] for own in layout.coordinates()])
         if self.is_estimate and self.logp is None:
             raise ValueError(
                 "The log-density is an estimate, and the result does not have those that the draws "
@@ -87,27 +87,13 @@ class EvidenceDraws:
             raise ValueError(f"{some([*dict.fromkeys(names[same])])} is the same in all draws.")
         self.surrogates = _surrogates(dt, self.posterior)
         self.is_expensive = self.surrogates is not None or EMULATOR_MOVES in dt.children
-        self._turn_angles(np.isin(names, angles_of(self.model)))
         stats = statistics_in(dt)
-        self.noise = float(stats[NOISE_STATISTIC].mean()) if NOISE_STATISTIC in stats else None
         self.n_diverging = int(stats["diverging"].sum()) if "diverging" in stats else 0
 
     @property
     def is_estimate(self):
         """Whether the log-density is only estimated."""
         return NOISE_SEED in self.model.named_vars
-
-    def _turn_angles(self, are_angles):
-        """Put angles into one turn, which begins in the largest gap, or at a region."""
-        low, high = self._layout.region_array(self.restricted)
-        self.turn = np.array([np.full(len(low), -np.inf), np.full(len(low), np.inf)])
-        for k in np.flatnonzero(are_angles):
-            own, start = self.x[..., k], low[k]
-            if not np.isfinite(start):
-                start = high[k] - tau if np.isfinite(high[k]) else _in_gap(own)
-            self.x[..., k] = start + (own - start) % tau
-            self.turn[:, k] = start, start + tau
-            self.surrogates = None
 
     def thin(self, most):
         """Keep at most so many draws, evenly spaced, or a few more."""
@@ -153,31 +139,6 @@ def known_logp(dt):
     return np.ascontiguousarray(logp.transpose("chain", "draw").values, np.float64)
 
 
-def angles_of(model):
-    """Return the value variables of angles, a list of names: beyond a turn all values return."""
-    transforms = model.rvs_to_transforms
-    angles = [rv for rv in model.free_RVs if isinstance(transforms[rv], CircularTransform)]
-    return [model.rvs_to_values[rv].name for rv in angles]
-
-
-def _in_gap(angles):
-    """Return the middle of the largest gap between angles, from -2π to 0."""
-    own = np.sort(angles.ravel() % tau)
-    gaps = np.diff(own, append=own[0] + tau)
-    return (own + gaps / 2)[gaps.argmax()] % tau - tau
-
-
-def why_too_few(chains, draws):
-    """Return why so many chains of so many draws do not tell the evidence, or ""."""
-    if chains * draws >= LEAST_DRAWS and draws >= LEAST_OF_CHAIN:
-        return ""
-    return (
-        f"{chains} chains of {draws} draws are too few for the evidence: let there be "
-        f"{LEAST_DRAWS} at least, and {LEAST_OF_CHAIN} of each chain, by a larger draws= or "
-        "max_evaluations= of pk.sample, or by pk.resume, which goes on with a run."
-    )
-
-
 def check_model(model):
     """Raise a ValueError for a model that has no evidence, or whose draws do not tell it."""
     if not model.value_vars:
@@ -186,6 +147,13 @@ def check_model(model):
         raise ValueError(
             f"{some(discrete)} is discrete, and the evidence is an integral: sum over it in the "
             "model, as pm.Mixture does."
+        )
+    transforms = model.rvs_to_transforms
+    angles = [rv.name for rv in model.free_RVs if isinstance(transforms[rv], CircularTransform)]
+    if angles:
+        raise ValueError(
+            f"{some(angles)} is an angle, whose density never falls off: for the evidence, give it "
+            "bounds, as pm.Uniform('angle', -np.pi, np.pi)."
         )
     flat = _flat(model)
     if flat and not model.potentials:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import xarray as xr
 from arviz_stats.base import array_stats
-from scipy.special import expit
 
 from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, judged_r_hat
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
@@ -67,30 +66,14 @@ class Evidence:
 
     def __repr__(self):
         """Say all of it in a line."""
-        doubtful = ", doubtful" if self.findings else ""
-        return f"Evidence(log_evidence={self.number}; {self.details}{doubtful})"
-
-    @property
-    def number(self):
-        """The logarithm with its error, as text."""
-        known = np.isfinite(self.standard_error) and self.standard_error > 0
-        decimals = int(np.clip(1 - np.floor(np.log10(self.standard_error)), 0, 6)) if known else 2
-        return f"{self.log_evidence:.{decimals}f} ± {self.standard_error:.2g}"
-
-    @property
-    def details(self):
-        """How it was found, as text."""
+        error = self.standard_error
+        known = np.isfinite(error) and error > 0
+        decimals = int(np.clip(1 - np.floor(np.log10(error)), 0, 6)) if known else 2
         return (
+            f"Evidence(log_evidence={self.log_evidence:.{decimals}f} ± {error:.2g}; "
             f"{self.method}, overlap {self.overlap:.2f}, {grouped(int(self.ess))} effective draws, "
-            f"{grouped(self.evaluations)} evaluations"
+            f"{grouped(self.evaluations)} evaluations{', doubtful' if self.findings else ''})"
         )
-
-
-def overlap_of_noise(variance):
-    """Return the largest overlap that a bridge can have with normal log-estimates of a variance."""
-    z, weights = np.polynomial.hermite_e.hermegauss(100)
-    z = np.sqrt(variance) * z - variance / 2
-    return float(weights @ (2 * expit(z)) / weights.sum())
 
 
 def checked(found, draws, contradiction=0.0):

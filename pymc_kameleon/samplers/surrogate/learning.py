@@ -92,12 +92,12 @@ def learn_from(chains, rng):
     for chain in chains:
         chain.parameters.n_looks[0] = 0
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        news, seen, least_depth = 0.0, seen_by(chains, rng), tuning.tail_depth[0]
+        news, seen, least_depth = 0.0, seen_by(chains, rng), -np.inf
         if len(seen.sample[0]) == 0:
             return
         if not np.isnan(parameters.error[0]):
             news = share_of_news(chains)
-            least_depth = max(least_depth, known_depth(chains, seen.middle))
+            least_depth = known_depth(chains, seen.middle)
         chooses = is_last or seen.n >= 2 * tuning.n_chosen[0]
         nu = inner_chain.best_nu(seen.states)
         left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, chooses, seen.middle)

@@ -46,7 +46,6 @@ Tuning = extended(
     has_arrived=integers(1),  # whether that way ended before its evaluations did
     middle=floats("d"),  # where that led, and the covariance there
     home_factor=floats("d", "d"),
-    tail_depth=floats(1),  # by which the bound of h is lowered at least, as the way knows tails
     mass=floats(1),  # log of the mass there, but for a constant; -inf if there was no way
     lost=floats(1),  # log of the mass that a chain lacked which was moved; else 0
     hyper=floats("d + 5"),  # how the surrogate is fitted, NaN before that was chosen
@@ -232,7 +231,7 @@ class SurrogateMetropolis(ApproximationStep):
     keeps = Keeps(SURROGATE_MOVES)
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
-        {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
+        {"points", "top_logp", "draws", "remembered", "n_remembered"}
         | {"known", "known_exact", "home"}
     )
     default_steps_per_draw = staticmethod(lambda d: 1)
@@ -266,7 +265,6 @@ class SurrogateMetropolis(ApproximationStep):
             Tuning,
             sizes,
             home_factor=np.diag(scales),
-            tail_depth=-np.inf,
             mass=-np.inf,
             hyper=np.nan,
             known=known.rows,

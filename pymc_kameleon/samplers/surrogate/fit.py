@@ -9,7 +9,7 @@ Source: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), he
 Symbols: u the points (n, d), f their log-densities, K the covariance of the values, σ² the noise.
 """
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -95,13 +95,7 @@ def fit(surrogate, u, f, counts, hyper, nu, level=0.0, n_rounds=N_ROUNDS):
 
 def _choose(problem, hyper, n_rounds):
     """Return a better choice, changing its parts in turn, and its error."""
-    errors = {}
-
-    def error(hyper):
-        if hyper not in errors:
-            errors[hyper] = problem.error(hyper)
-        return errors[hyper]
-
+    error = cache(problem.error)
     for _ in range(n_rounds):
         last = hyper
         for name, levels in LEVELS.items():

@@ -64,7 +64,8 @@ class Density:
         """Return what I is Given J, at points u (m, d)."""
         if not self.n_held:
             return Given.nothing(len(u))
-        return Given.of(*self.process.given_held(u[:, : self.n_held]))
+        mean, vectors, sds = self.process.given_held(u[:, : self.n_held])
+        return Given(-np.log(sds).sum(axis=1), mean, vectors, sds)
 
     def steps_together(self, u, given, others, powers, rng):
         """Return proposals, of J by a step and of I given J; what is Given there; log ratios."""
@@ -91,18 +92,9 @@ class Given(NamedTuple):
     sds: np.ndarray  # (m, |I|)
 
     @classmethod
-    def of(cls, mean, vectors, sds):
-        """Return that of a Process."""
-        return cls(-np.log(sds).sum(axis=1), mean, vectors, sds)
-
-    @classmethod
     def nothing(cls, m):
         """Return that of a density without I."""
         return cls(np.zeros(m), np.zeros((m, 0)), np.zeros((m, 0, 0)), np.zeros((m, 0)))
-
-    def at(self, rows):
-        """Return that of some points."""
-        return Given(*(part[rows] for part in self))
 
 
 def run(density, u, powers, n_steps, rng, wider=None):
@@ -122,7 +114,7 @@ def run(density, u, powers, n_steps, rng, wider=None):
     for t in range(n_steps):
         order = rng.permutation(m)
         for moving, still in (order[: m // 2], order[m // 2 :]), (order[m // 2 :], order[: m // 2]):
-            power, old = powers[moving], given.at(moving)
+            power, old = powers[moving], Given(*(part[moving] for part in given))
             if density.n_held and rng.random() < 0.5:
                 w, new, log_ratio = density.steps_together(u[moving], old, u[still], power, rng)
             else:

@@ -85,11 +85,8 @@ def proposals(parameters):
     rng = np.random.default_rng(SEED)
     u = whitened(START[None], parameters.mean, parameters.factor)
     starts = np.repeat(u, N_PROPOSALS, axis=0)
-    angle, share = parameters.angle[0], parameters.reference_share[0]
-    places, _ = inner_chain.moved(
-        parameters.surrogate, starts, parameters.n_inner[0], angle, share, rng
-    )
-    return parameters.mean + places[-1] @ parameters.factor.T
+    *_, (ends, _) = inner_chain.steps_from(parameters.surrogate, starts, parameters.n_inner[0], rng)
+    return parameters.mean + ends @ parameters.factor.T
 
 
 def show(axis, x1, x2, values):

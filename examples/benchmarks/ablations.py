@@ -28,7 +28,7 @@ import pymc_kameleon as pk
 from pymc_kameleon.analysis.surrogate_correction import by_surrogate
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.approximation.search import maximum
-from pymc_kameleon.samplers.surrogate.active import process
+from pymc_kameleon.samplers.surrogate.active import draws, process
 
 FILE = Path(__file__).with_suffix(".json")
 BUDGETS = 150, 300, 1000, 3000
@@ -227,7 +227,13 @@ def no_evaluation(search):
 
 SURROGATE = "samplers.surrogate"
 ACTIVE, DENSITY = f"{SURROGATE}.active", f"{SURROGATE}.fit"
-PROCESS, STAR, WAY = f"{ACTIVE}.process", f"{ACTIVE}.star", f"{ACTIVE}.way"
+PROCESS, STAR = f"{ACTIVE}.process", f"{ACTIVE}.star"
+
+
+def no_expectation(density, u, mean, sd):
+    """Return log s by the mean alone."""
+    beyond = np.maximum(np.linalg.norm(u, axis=1) - density.radius, 0)
+    return np.minimum(mean, density.highest) - density.unknown(sd) - draws.WALL * beyond**2
 
 
 def best_by_pattern(u, y, prior, last=None):
@@ -284,7 +290,7 @@ RULES = {
     "numbers of a process": Rule(
         "four: noise of deep values, noises to try, powers to begin with, the expected density",
         {f"{PROCESS}.DEEP_NOISE": 0.0, f"{PROCESS}.NOISES": (), f"{PROCESS}.SMOOTHS": (5.0,)}
-        | {f"{ACTIVE}.draws.EXPECTED_SD": 0.0},
+        | {f"{ACTIVE}.draws.Density.of": no_expectation},
     ),
     "unknown": Rule(
         "s has no mass where little is known",
@@ -309,18 +315,6 @@ RULES = {
     "kernels": Rule("a process may be rough or smooth", {f"{PROCESS}.N_KERNELS": 0}),
     "exact with noise": Rule(
         "a solver's tolerance does not hide what is quadratic", {f"{STAR}.MOST_NOISE": -1.0}
-    ),
-    "small rules": Rule(
-        "four of the search: combined steps, far candidates, what is fitted, doubtful coordinates",
-        {f"{STAR}.WHOLE_AND_HALF": (), f"{ACTIVE}.draws.N_TEMPERED": 0}
-        | {f"{WAY}.FITTED_RADII": np.inf, f"{WAY}.FITTED_CLIMBING": (np.inf, np.inf)}
-        | {f"{WAY}.WORTH_FOLLOWING": (np.inf, 0.0)},
-    ),
-    "rules of tails": Rule(
-        "four of the fit: heavy tails, large errors, points that are sparse or far",
-        {f"{SURROGATE}.inner_chain.NUS": (8.0,), f"{DENSITY}.LARGEST_ERROR": np.inf}
-        | {f"{SURROGATE}.archive.SPARSE_DISTANCE": np.inf}
-        | {f"{SURROGATE}.archive.FITTED_RADII": np.inf},
     ),
     "stretches": Rule(
         "s may vary faster along some coordinates", {f"{DENSITY}.MOST_FOR_SURROGATE": 0}

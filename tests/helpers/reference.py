@@ -1059,7 +1059,6 @@ class SurrogateChain:
         self.power = parameters.power[0]
         self.mean, self.factor = parameters.mean, np.tril(parameters.factor)
         self.scale = np.exp(parameters.log_scale[0])
-        self.angle, self.reference_share = parameters.angle[0], parameters.reference_share[0]
         self.modes = SlowModes(parameters.modes)
 
     def walk(self, u, scale, rng):
@@ -1069,19 +1068,14 @@ class SurrogateChain:
         return u + scale * rng.standard_normal(u.size)
 
     def reference(self, u, rng):
-        """Propose a rotation towards z/√g, which is a draw of t if g does not depend on u."""
-        nu, d = self.s.nu, u.size
-        if self.angle == np.pi / 2:
-            g, cosine = rng.standard_gamma(nu / 2) * 2 / nu, 0.0
-        else:
-            g = rng.standard_gamma((nu + d) / 2) * 2 / (nu + u @ u)
-            cosine = np.cos(self.angle)
-        return cosine * u + np.sin(self.angle) * rng.standard_normal(d) / np.sqrt(g)
+        """Draw from t."""
+        g = rng.standard_gamma(self.s.nu / 2) * 2 / self.s.nu
+        return rng.standard_normal(u.size) / np.sqrt(g)
 
     def inner_chain(self, u, power, rng):
         """Return the end of a chain of Metropolis-Hastings steps on a power of s."""
         for _ in range(self.n_inner):
-            if rng.random() < self.reference_share:
+            if rng.random() < 0.5:
                 w = self.reference(u, rng)
                 log_hastings = self.s.log_t(u) - self.s.log_t(w)
             else:

@@ -225,7 +225,6 @@ def test_others_begin_where_the_first_one_is_if_nothing_guides_them(surrogate, u
     """Their own starts are impossible."""
     monkeypatch.setattr(active, "BUDGET", (0, 4))
     monkeypatch.setattr(active, "MOST_BATCHES", 0)
-    monkeypatch.setattr(active, "MOST_CLIMBING", 0)
     monkeypatch.setattr(initial_search, "WARM_START_BUDGET", 5)
 
     def bounded(x):
@@ -273,7 +272,6 @@ def test_other_steps_have_ways_too(of_two, surrogate_of_x, other, monkeypatch):
     """Each search is made once; and what begins by a gradient does so where it is counted."""
     monkeypatch.setattr(active, "BUDGET", (0, 10))
     monkeypatch.setattr(active, "MOST_BATCHES", 2)
-    monkeypatch.setattr(active, "MOST_CLIMBING", 0)
     searches, begin = [], active.Search.__init__
 
     def noted(search, *arguments):

@@ -237,7 +237,7 @@ def _surrogate(x, f, mean, factor, nu, rng):
     d, u = x.shape[1], whitened(x, mean, factor)
     level = np.median(f)
     f = np.fmax(f, level - drop(d, NEGLIGIBLE) + 1)
-    rows = rng.permutation(worth_fitting(u, f - level, fit.n_centres(d), rng))
+    rows = rng.permutation(worth_fitting(u, f - level, fit.N_CENTRES, rng))
     surrogate = allocate(Surrogate, {"d": d, "m": len(rows)})
     scored, hyper = np.ones(len(rows), bool), fit.Hyper.start(d)
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):

@@ -6,13 +6,7 @@ Symbols: as in learning.py.
 import numpy as np
 
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
-from pymc_kameleon.approximation.modes import reach
-
-FITTED_RADII = 3.0
-"""Of radii of s, the distance |u| up to which points are fitted."""
-
-ENOUGH_MOVES = 20
-"""Moves that suffice to decide how a surrogate is fitted."""
+from pymc_kameleon.core.conventions import FEW
 
 SPARSE_DISTANCE = 3.0
 """Times d: squared distance |u|² from which on points are preferred, as they are few."""
@@ -48,14 +42,11 @@ def level(chains, moves):
 
 def worth_fitting(u, f, most, rng):
     """Return rows of the points that a surrogate is fitted to, in random order."""
-    d = u.shape[1]
-    drops = np.maximum(-f, 0)
-    squares = np.sum(u * u, axis=1)
-    near = squares < (FITTED_RADII * reach(d)) ** 2
-    rows = np.flatnonzero(near & (drops < drop(d, NEGLIGIBLE)))
+    d, drops = u.shape[1], np.maximum(-f, 0)
+    rows = np.flatnonzero(drops < drop(d, NEGLIGIBLE))
     if len(rows) == 0:
         return rows
-    far = np.maximum(squares[rows] / (SPARSE_DISTANCE * d), 1)
+    far = np.maximum(np.sum(u[rows] ** 2, axis=1) / (SPARSE_DISTANCE * d), 1)
     weights = (np.exp(-drops[rows] / 4) + 0.02) * far**2
     return rng.choice(rows, min(most, len(rows)), replace=False, p=weights / weights.sum())
 
@@ -65,4 +56,4 @@ def scored(is_move):
 
     Others, in lines and close together, are easy to predict.
     """
-    return is_move if np.count_nonzero(is_move) >= ENOUGH_MOVES else np.ones(len(is_move), bool)
+    return is_move if np.count_nonzero(is_move) >= FEW else np.ones(len(is_move), bool)

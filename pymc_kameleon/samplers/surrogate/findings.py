@@ -2,14 +2,11 @@
 
 import math
 
+from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.samplers.approximation.moves import mean_worth
-from pymc_kameleon.samplers.surrogate.archive import ENOUGH_MOVES
 from pymc_kameleon.samplers.surrogate.learning import GOOD, NEWS, PAYS
-
-MANY = 20
-"""Parameters from which GAM may be better where the surrogate is poor."""
 
 
 def of_move(lost):
@@ -21,7 +18,7 @@ def of_efficiency(worth, others, has_modes=False):
     """Tell if moves by the surrogate go hardly farther than those of a walk."""
     walk, reference, surrogate, _ = mean_worth(worth)
     best = max(surrogate, reference) if has_modes else surrogate
-    if worth[2, 1] < ENOUGH_MOVES or best > min(PAYS * walk, GOOD):
+    if worth[2, 1] < FEW or best > min(PAYS * walk, GOOD):
         return None
     return finding("poor_surrogate", surrogate=surrogate, walk=walk, others=others)
 
@@ -31,7 +28,6 @@ def of_missed_mass(share, others):
     return finding("surrogate_too_low", share=100 * share, others=others) if share >= NEWS else None
 
 
-def other_samplers(d, model):
+def other_samplers(model):
     """Name samplers to use where the surrogate is poor."""
-    others = ["NUTS"] * has_gradient(model) + ["pk.GAM"] * (d >= MANY)
-    return " or ".join(others) or "another sampler"
+    return "NUTS or pk.GAM" if has_gradient(model) else "pk.GAM"

@@ -9,20 +9,21 @@ Source: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), he
 Symbols: u the points (n, d), f their log-densities, K the covariance of the values, σ² the noise.
 """
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
 from pymc_kameleon.approximation.linalg import squared_distances
-from pymc_kameleon.core.quadratic import by_order, n_coefficients, terms
+from pymc_kameleon.core.conventions import ROOT_EPS
+from pymc_kameleon.core.quadratic import by_order, terms
 
 LEVELS = {
     "on_quadratic": (True, False),
-    "length": (0.7, 1.5, 3.0, 6.0, 12.0),  # times √d
+    "length": (1.0, 3.0, 9.0),  # times √d
     "amplitude": (0.3, 3.0, 30.0),  # times length⁴, so that curvature is about this
-    "noise": (1e-7, 1e-5, 1e-3, 0.03, 0.3),
+    "noise": (1e-6, 1e-3, 0.1),
     "range": (2.0, 6.0),  # drop of f over which noise grows by e
 }
 """The values that a choice is made among."""
@@ -34,10 +35,9 @@ MOST_FOR_SURROGATE = 40
 """Coordinates up to which each has a rate of its own, and up to which SurrogateMetropolis is the
 default without a gradient: more have more correlations than its surrogate is fitted to points."""
 
-N_CENTRES, N_SCORED, MOST_CENTRES = 800, 400, 1200
-"""Points that a surrogate is fitted to, and by which it is chosen how, unless a quadratic has more
-coefficients; and at most. A fit takes 0.004, 0.02 and 0.06 s for 400, 800 and 1200 points, and a
-choice makes a hundred or more."""
+N_CENTRES, N_SCORED = 1000, 400
+"""Points that a surrogate is fitted to, and by which it is chosen how, at most. A fit takes 0.004
+and 0.04 s for 400 and 1000 points, and a choice makes a hundred or more."""
 
 N_ROUNDS = 4
 """How often each part of the choice is reconsidered at first, at most."""
@@ -72,20 +72,6 @@ class Hyper(NamedTuple):
         return cls(True, 3.0, 3.0, 1e-3, 2.0, (1.0,) * d)
 
 
-def n_centres(d):
-    """Return how many points a surrogate is fitted to, at most."""
-    return max(N_CENTRES, _enough_for_quadratic(d))
-
-
-def n_scored(d):
-    """Return by how many points it is chosen how, at most."""
-    return max(N_SCORED, _enough_for_quadratic(d))
-
-
-def _enough_for_quadratic(d):
-    return min(int(1.3 * n_coefficients(d)), MOST_CENTRES)
-
-
 def fit(surrogate, u, f, counts, hyper, nu, level=0.0, n_rounds=N_ROUNDS):
     """Fit a surrogate to log-densities f (n,) at points u (n, d); return the Hyper and its error.
 
@@ -94,7 +80,7 @@ def fit(surrogate, u, f, counts, hyper, nu, level=0.0, n_rounds=N_ROUNDS):
     leave-one-out, in log-density, and infinite if rounding forbids the fit; then the surrogate is
     left as it is.
     """
-    few, f = slice(n_scored(u.shape[1])), f - level
+    few, f = slice(N_SCORED), f - level
     problem = _Problem(u[few], f[few], counts[few], nu)
     hyper, error = _choose(problem, hyper, n_rounds)
     if len(problem.u) < len(u):
@@ -109,13 +95,7 @@ def fit(surrogate, u, f, counts, hyper, nu, level=0.0, n_rounds=N_ROUNDS):
 
 def _choose(problem, hyper, n_rounds):
     """Return a better choice, changing its parts in turn, and its error."""
-    errors = {}
-
-    def error(hyper):
-        if hyper not in errors:
-            errors[hyper] = problem.error(hyper)
-        return errors[hyper]
-
+    error = cache(problem.error)
     for _ in range(n_rounds):
         last = hyper
         for name, levels in LEVELS.items():
@@ -174,10 +154,7 @@ class _Problem:
         return lapack.dpotrs(factor, self.residual(hyper), lower=1)[0]
 
     def error(self, hyper):
-        """Return the weighted mean of leave-one-out errors [RW, equation 5.12], but for a constant.
-
-        Each of them is limited.
-        """
+        """Return the weighted mean of leave-one-out errors [RW, 5.12], each limited."""
         factor, failed = lapack.dpotrf(self.covariance(hyper), lower=1)
         if failed:
             return np.inf
@@ -230,13 +207,9 @@ def values(surrogate, u):
     return base + np.clip(unbounded_values(surrogate, u) - base, *surrogate.bounds)
 
 
-LEAST_ABOVE = 1e-6
-"""What h is above its lower bound, at least, where anything is known."""
-
-
 def are_lowest(surrogate, u, log_s):
     """Return at which points u (n, d) h is at its lower bound, as nothing is known there."""
-    return log_s - log_t(u, surrogate.nu[0]) < surrogate.bounds[0] + LEAST_ABOVE
+    return log_s - log_t(u, surrogate.nu[0]) < surrogate.bounds[0] + ROOT_EPS
 
 
 BLOCK = 200

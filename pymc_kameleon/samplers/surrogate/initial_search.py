@@ -182,8 +182,6 @@ class SearchByProcess(InitialSearch):
     def _begin_at(self, q, x, found):
         q[: self.d] = x
         self.step._fill(found.scales, self.step.tuning.n)
-        if self.has_few_evaluations:  # with more, tuning comes to tails itself
-            self.step.tuning.tail_depth[:] = self.step.guide.tail_depth
         self.step._use_warm_start(found)
         self.step.tuning.has_arrived[0] = True  # with however many evaluations
 

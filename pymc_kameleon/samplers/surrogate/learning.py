@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import erfc
 
+from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import linear_algebra, whitened
-from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS
+from pymc_kameleon.approximation.modes import MODE_NU, NEGLIGIBLE_MASS
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.samplers.approximation.moves import (
     BY_S,
@@ -28,9 +29,6 @@ SHARED_PARAMETERS = (
     "shares",
     "mean",
     "factor",
-    "angle",
-    "reference_share",
-    "n_inner",
     "error",
     "surrogate",
 )
@@ -53,8 +51,8 @@ NEWS, NEWS_SHARE, KNOWN_WITHIN = 0.01, 0.17, 2.0
 """Share of the mass, at most, that is news to the surrogate; the newest moves that tell, as a
 share; and how much log s may be too low where it is known."""
 
-LEAST_LOW, SURPRISES = 8, 0.05
-"""Low points, at least, that tell if the bound of h may be lower; share that may disagree."""
+LEAST_LOW = 8
+"""Low points, at least, that tell if the bound of h may be lower."""
 
 PAYS, GOOD = 2.0, 1.0
 """What a move by the surrogate should be worth: so many times a walk, or so much."""
@@ -65,9 +63,6 @@ LOOK_SHARE, MOST_LOOKS = 0.02, 50
 N_OF_T, FEW = 4096, 500
 """Points of t from which draws of s are taken; and evaluations up to which none is looked at: s is
 too rough, and far points with next to no mass would spoil what else is made of so few."""
-
-LOOK_DROPS = 2.0, 20.0
-"""How far the fit is below the typical f where a chain looks: between these, uniformly."""
 
 LOOK_RADII = 0.25 * 1.2 ** np.arange(27)
 """Distances from a state at which such a point is searched for; none is farther out."""
@@ -92,30 +87,27 @@ def learn_from(chains, rng):
     for chain in chains:
         chain.parameters.n_looks[0] = 0
     with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-        news, seen, least_depth = 0.0, seen_by(chains, rng), tuning.tail_depth[0]
+        news, seen, least_depth = 0.0, seen_by(chains, rng), -np.inf
         if len(seen.sample[0]) == 0:
             return
         if not np.isnan(parameters.error[0]):
             news = share_of_news(chains)
-            least_depth = max(least_depth, known_depth(chains, seen.middle))
+            least_depth = known_depth(chains, seen.middle)
         chooses = is_last or seen.n >= 2 * tuning.n_chosen[0]
-        nu = inner_chain.best_nu(seen.states)
-        left_out = fitted(surrogate, seen.sample, tuning.hyper, nu, chooses, seen.middle)
+        left_out = fitted(surrogate, seen.sample, tuning.hyper, chooses, seen.middle)
         if not left_out < np.inf:
             return
         if chooses:
             tuning.n_chosen[0] = seen.n
-            tuning.depth[0], settings = inner_chain.settle_inner(
-                surrogate, seen.states, least_depth, rng
-            )
-            parameters.angle[0], parameters.reference_share[0], parameters.n_inner[0] = settings
+            tuning.depth[0] = inner_chain.lower_bound(surrogate, seen.states, least_depth, rng)
         else:
             surrogate.bounds[0] -= tuning.depth[0]
     parameters.mean[:], parameters.factor[:] = seen.mean, seen.factor
     parameters.error[0], tuning.news[0] = left_out, news
     worth = sum(chain.tuning.worth for chain in chains)
     if is_last:  # before that it would keep chains from looking for what is not known
-        worth[BY_S] += EXPECTED_MOVES * np.array([2 * acceptance(left_out), 1.0])
+        acceptance = erfc(0.627 * left_out)  # of independent moves, by the mean error
+        worth[BY_S] += EXPECTED_MOVES * np.array([2 * acceptance, 1.0])
     shares_of_modes = modes.learn_modes(chains)
     least = np.full(len(worth), LEAST_SHARE)
     if shares_of_modes:
@@ -129,9 +121,8 @@ def learn_from(chains, rng):
         copy_arrays(parameters, chain.parameters, SHARED_PARAMETERS)
         copy_arrays(tuning, chain.tuning, LEARNED_TUNING)
         if not is_last:
-            looks = np.concatenate([draws[k : k + 1], places_to_look(chain, seen, rng)])[
-                :MOST_LOOKS
-            ]
+            looks = np.concatenate([draws[k : k + 1], places_to_look(chain, seen, rng)])
+            looks = looks[:MOST_LOOKS]
             chain.parameters.looks[: len(looks)] = looks
             chain.parameters.n_looks[0] = len(looks)
         chain.tuning.worth[:] /= 2
@@ -145,16 +136,16 @@ def seen_by(chains, rng):
     mean, factor = moments(best.middle, best.home_factor, moves)
     states = np.concatenate([[chain.state.x for chain in chains], moves[0]])
     u, middle = whitened(points, mean, factor), archive.level(chains, moves)
-    rows = archive.worth_fitting(u, f - middle, fit.n_centres(u.shape[1]), rng)
+    rows = archive.worth_fitting(u, f - middle, fit.N_CENTRES, rng)
     sample = u[rows], f[rows], archive.scored(is_move[rows])
     newest_states = whitened(states[-10 * inner_chain.N_STARTS :], mean, factor)
     return Seen(mean, factor, sample, newest_states, middle, len(f))
 
 
-def fitted(surrogate, sample, hyper, nu, chooses, middle):
+def fitted(surrogate, sample, hyper, chooses, middle):
     """Fit the surrogate, from the last choice on; return its error."""
     n_rounds = fit.N_ROUNDS if np.isnan(hyper[0]) else int(chooses)
-    choice, error = fit.fit(surrogate, *sample, unpacked(hyper), nu, middle, n_rounds)
+    choice, error = fit.fit(surrogate, *sample, unpacked(hyper), MODE_NU, middle, n_rounds)
     if error < np.inf:
         hyper[:] = *choice[:-1], *choice.stretch
     return error
@@ -166,11 +157,6 @@ def unpacked(hyper):
         return Hyper.start(len(hyper) - 5)
     on_quadratic, *numbers = hyper.tolist()
     return Hyper(bool(on_quadratic), *numbers[:4], tuple(numbers[4:]))
-
-
-def acceptance(error):
-    """Return what is accepted of independent moves by a surrogate with this mean error."""
-    return erfc(0.627 * error)
 
 
 # ---- chains that are lost ----------------------------------------------------------------------
@@ -204,7 +190,8 @@ def places_to_look(chain, seen, rng):
     states = seen.states[rng.integers(len(seen.states), size=n)]
     points = states[:, None] + LOOK_RADII[:, None] * rays[:, None]
     fitted = fit.unbounded_values(chain.parameters.surrogate, points.reshape(-1, d))
-    is_low = fitted.reshape(n, len(LOOK_RADII)) < seen.middle - rng.uniform(*LOOK_DROPS, (n, 1))
+    depths = rng.uniform(0, drop(d, NEGLIGIBLE), (n, 1))
+    is_low = fitted.reshape(n, len(LOOK_RADII)) < seen.middle - depths
     found = is_low.any(axis=1)
     return points[found, np.argmax(is_low[found], axis=1)]
 
@@ -249,6 +236,6 @@ def known_depth(chains, middle):
     bound = surrogate.bounds[0] + chains[0].tuning.depth[0]
     for depth in reversed(inner_chain.DEPTHS):
         low = h < bound - depth
-        if low.sum() >= LEAST_LOW and np.mean(found[low] > bound - depth + 1) < SURPRISES:
+        if low.sum() >= LEAST_LOW and np.mean(found[low] > bound - depth + 1) < NEAR:
             return depth
     return -np.inf

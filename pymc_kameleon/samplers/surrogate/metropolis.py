@@ -3,8 +3,8 @@
 Sources, as the class names them: [L] section 9.4.3, [CF], and [K] for the reference move.
 
 Symbols: x the position (d,), u = L⁻¹(x − μ), v the proposal in the same coordinates, π the
-posterior, s the surrogate, t the density of a multivariate t with ν degrees of freedom, θ the angle
-of the reference move, z ~ N(0, I), M the steps of the inner chain, α the acceptance probability.
+posterior, s the surrogate, t the density of a multivariate t with ν degrees of freedom,
+z ~ N(0, I), M the steps of the inner chain, β a power of s, α the acceptance probability.
 """
 
 from typing import NamedTuple
@@ -23,10 +23,10 @@ from pymc_kameleon.samplers.approximation.findings import several_modes
 from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
 from pymc_kameleon.samplers.approximation.step import ApproximationStep
 from pymc_kameleon.samplers.surrogate import emulator, findings, fit, learning, modes
-from pymc_kameleon.samplers.surrogate import inner_chain as surrogate_inner_chain
 from pymc_kameleon.samplers.surrogate.density import log_surrogate
 from pymc_kameleon.samplers.surrogate.evaluations import Reused, dataset_of, reused_by
 from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
+from pymc_kameleon.samplers.surrogate.inner_chain import N_INNER, power
 from pymc_kameleon.samplers.surrogate.learning import WIDE
 from pymc_kameleon.samplers.surrogate.modes import Found
 from pymc_kameleon.samplers.surrogate.moves import compiled_runs
@@ -46,7 +46,6 @@ Tuning = extended(
     has_arrived=integers(1),  # whether that way ended before its evaluations did
     middle=floats("d"),  # where that led, and the covariance there
     home_factor=floats("d", "d"),
-    tail_depth=floats(1),  # by which the bound of h is lowered at least, as the way knows tails
     mass=floats(1),  # log of the mass there, but for a constant; -inf if there was no way
     lost=floats(1),  # log of the mass that a chain lacked which was moved; else 0
     hyper=floats("d + 5"),  # how the surrogate is fitted, NaN before that was chosen
@@ -92,17 +91,17 @@ def transition(target, state, parameters, work, rng):
             log_hastings = log_of_modes(parameters.modes, state.x, work.w)
             log_hastings -= log_of_modes(parameters.modes, work.y, work.w)
         else:
-            moves.reference_from(u, surrogate.nu[0], parameters.angle[0], v, rng)
+            moves.reference_from(u, surrogate.nu[0], 0.5 * np.pi, v, rng)
             log_hastings = moves.log_t(u, surrogate.nu[0]) - moves.log_t(v, surrogate.nu[0])
     else:
         r -= parameters.shares[WALK] + parameters.shares[REFERENCE]
         kind = BY_S if r < parameters.shares[BY_S] else WIDE
-        power = parameters.power[0] if kind == WIDE else 1.0
+        beta = parameters.power[0] if kind == WIDE else 1.0
         if np.isnan(state.log_s[0]):
             state.log_s[0] = log_surrogate(surrogate, u, work.distances)
         copy(u, v)
-        log_s = inner_chain(parameters, work, state.log_s[0], power, rng)
-        log_hastings = power * (state.log_s[0] - log_s)
+        log_s = inner_chain(parameters, work, state.log_s[0], beta, rng)
+        log_hastings = beta * (state.log_s[0] - log_s)
     work.kind[0] = kind
     return accept_proposal(target, state, parameters, work, log_hastings, log_s, rng)
 
@@ -232,7 +231,7 @@ class SurrogateMetropolis(ApproximationStep):
     keeps = Keeps(SURROGATE_MOVES)
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
-        {"points", "top_logp", "draws", "tail_depth", "remembered", "n_remembered"}
+        {"points", "top_logp", "draws", "remembered", "n_remembered"}
         | {"known", "known_exact", "home"}
     )
     default_steps_per_draw = staticmethod(lambda d: 1)
@@ -245,7 +244,7 @@ class SurrogateMetropolis(ApproximationStep):
     def _allocate(self, scales, n_tune):
         d = scales.size
         sizes, of_parameters, of_tuning = self._for_moves(d, n_tune)
-        sizes |= {"d + 1": d + 1, "m": fit.n_centres(d)}
+        sizes |= {"d + 1": d + 1, "m": fit.N_CENTRES}
         sizes |= {"d + 5": d + 5, "home": self._most_of_home + 20}
         known = self.known_before if self._remembers else None
         known = Reused.nothing(d) if known is None else known
@@ -255,10 +254,8 @@ class SurrogateMetropolis(ApproximationStep):
             Parameters,
             sizes,
             factor=np.diag(scales),
-            angle=np.pi / 2,
-            reference_share=0.5,
-            n_inner=surrogate_inner_chain.LEAST_INNER,
-            power=surrogate_inner_chain.power(d),
+            n_inner=N_INNER,
+            power=power(d),
             error=np.nan,
             **of_parameters,
         )
@@ -266,7 +263,6 @@ class SurrogateMetropolis(ApproximationStep):
             Tuning,
             sizes,
             home_factor=np.diag(scales),
-            tail_depth=-np.inf,
             mass=-np.inf,
             hyper=np.nan,
             known=known.rows,
@@ -336,7 +332,7 @@ class SurrogateMetropolis(ApproximationStep):
 
     def _findings(self):
         modes = self.parameters.modes
-        others = findings.other_samplers(self._d, self.model)
+        others = findings.other_samplers(self.model)
         found = [
             findings.of_move(self.tuning.lost[0]),
             findings.of_efficiency(self.tuning.worth, others, modes.n_modes[0] > 1),
@@ -347,10 +343,7 @@ class SurrogateMetropolis(ApproximationStep):
 
     def _learned(self):
         own = self.parameters
-        text = "Of the inner chain's steps, moves by the t."
         return super()._learned() | {
             "n_inner": Quantity((), own.n_inner[0], "Steps of the inner chain, M."),
-            "reference_share": Quantity((), own.reference_share[0], text),
-            "angle": Quantity((), own.angle[0], "Angle of the reference move, θ."),
             **emulator.learned(own),
         }

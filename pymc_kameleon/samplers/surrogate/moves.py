@@ -17,8 +17,9 @@ from scipy.stats import qmc
 from pymc_kameleon.approximation.chain import u_of, x_of
 from pymc_kameleon.approximation.linalg import squared_distances, whitened
 from pymc_kameleon.core.arrays import allocate, floats
+from pymc_kameleon.core.conventions import EPS, ROOT_EPS
 from pymc_kameleon.core.jit import cached_jit, jit, specialise
-from pymc_kameleon.core.linalg import copy, squared_norm
+from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.samplers.approximation.moves import log_t
 from pymc_kameleon.samplers.surrogate import fit
@@ -37,8 +38,6 @@ def parameters_of(own):
         sizes,
         mean=own["mean"].values,
         factor=own["surrogate_factor"].values,
-        angle=own["angle"].values,
-        reference_share=own["reference_share"].values,
         n_inner=own["n_inner"].values,
         surrogate=allocate(Surrogate, sizes, **surrogate._asdict()),
     )
@@ -92,7 +91,7 @@ class Spread:
         centres = p.centres[:, :n].T
         covariance = 1 / (1 + squared_distances(centres, centres))
         values = covariance @ p.weights[:n]
-        root = cholesky(covariance + LEAST_NOISE * np.eye(n), lower=True)
+        root = cholesky(covariance + ROOT_EPS * np.eye(n), lower=True)
         amplitude = np.square(solve_triangular(root, values, lower=True)).mean()
         cross = 1 / (1 + squared_distances(centres, u * p.rates))
         known = np.square(solve_triangular(root, cross, lower=True)).sum(axis=0)
@@ -101,19 +100,13 @@ class Spread:
 
 def points_of_t(even, nu):
     """Return points (..., d) of t by probabilities (..., d + 1), that of its scale first."""
-    even = np.clip(even, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+    even = np.clip(even, EPS, 1 - EPS)
     g = gammaincinv(nu / 2, even[..., 0]) * 2 / nu
     return ndtri(even[..., 1:]) / np.sqrt(g)[..., None]
 
 
 SETS = 8
 """Sets of points, by which it is seen how far off their averages are."""
-
-LEAST_NOISE = 1e-8
-"""Variance of what is known at a centre, in units of the kernels' own."""
-
-LEAST_PROBABILITY = 1e-12
-"""Least probability of which a quantile is taken."""
 
 
 # ---- new runs -----------------------------------------------------------------------------------
@@ -130,19 +123,6 @@ class Scratch(NamedTuple):
 
 
 @jit
-def other_reference(parameters, scratch):
-    """Propose to the other chain what reference_from has proposed, with the same random numbers."""
-    v, w, other, nu = scratch.v, scratch.w, scratch.other, parameters.surrogate.nu[0]
-    if parameters.angle[0] >= 0.5 * np.pi:
-        copy(w, scratch.other_w)
-        return
-    cosine = np.cos(parameters.angle[0])
-    ratio = np.sqrt((nu + squared_norm(other)) / (nu + squared_norm(v)))
-    for i in range(v.size):
-        scratch.other_w[i] = cosine * other[i] + ratio * (w[i] - cosine * v[i])
-
-
-@jit
 def meet(parameters, scratch, rng):
     """Move v and other by M steps each, with the same random numbers, or until they meet.
 
@@ -156,15 +136,14 @@ def meet(parameters, scratch, rng):
     evaluated = 2
     for _ in range(parameters.n_inner[0]):
         log_ratio, log_ratio_other = -log_s, -log_s_other
-        is_reference = inner_proposal(parameters, v, w, rng)
-        if is_reference:
-            other_reference(parameters, scratch)
+        is_same = inner_proposal(parameters, v, w, rng)
+        if is_same:
+            copy(w, other_w)
             log_ratio += log_t(v, nu) - log_t(w, nu)
             log_ratio_other += log_t(other, nu) - log_t(other_w, nu)
         else:
             for i in range(v.size):
                 other_w[i] = other[i] + (w[i] - v[i])
-        is_same = is_reference and parameters.angle[0] >= 0.5 * np.pi
         log_s_w = log_s_other_w = log_surrogate(surrogate, w, distances)
         if not is_same:
             log_s_other_w = log_surrogate(surrogate, other_w, distances)

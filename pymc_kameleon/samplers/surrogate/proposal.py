@@ -3,6 +3,8 @@
 Symbols: as in metropolis.py.
 """
 
+import numpy as np
+
 from pymc_kameleon.approximation.modes import Modes
 from pymc_kameleon.core.arrays import extended, floats, integers
 from pymc_kameleon.core.jit import jit
@@ -18,8 +20,6 @@ Parameters = extended(
     "Parameters",
     moves.Parameters,
     shares=floats(4),  # probabilities of the kinds of moves
-    angle=floats(1),  # θ
-    reference_share=floats(1),  # of the inner chain's steps
     n_inner=integers(1),  # M
     power=floats(1),  # β of a wide move
     surrogate=Surrogate,
@@ -32,9 +32,9 @@ Parameters = extended(
 
 @jit
 def inner_proposal(parameters, v, w, rng):
-    """Propose a step of the inner chain from v; return whether it is a reference move."""
-    if rng.random() < parameters.reference_share[0]:
-        reference_from(v, parameters.surrogate.nu[0], parameters.angle[0], w, rng)
+    """Propose a step of the inner chain from v; return whether it is a draw of t."""
+    if rng.random() < 0.5:
+        reference_from(v, parameters.surrogate.nu[0], 0.5 * np.pi, w, rng)
         return True
     walk_from(v, best_scale(v.size), w, rng)
     return False

@@ -204,7 +204,7 @@ def set_arbitrary(parameters, shares, **values):
     parameters.shares[:] = shares
     parameters.log_scale[0] = np.log(0.9)
     parameters.mean[:], parameters.factor[:] = [0.2, 0.5, 0.0], FACTOR
-    parameters.reference_share[0], parameters.n_inner[0] = 0.4, 3
+    parameters.n_inner[0] = 3
     surrogate.nu[0], surrogate.constant[0], surrogate.n[0] = 4.0, -0.5, 7
     surrogate.linear[:] = rng.standard_normal(3) / 2
     surrogate.quadratic[:] = np.tril(0.2 * rng.standard_normal((3, 3)) - 0.4 * np.eye(3))
@@ -224,14 +224,13 @@ def set_arbitrary(parameters, shares, **values):
     ("shares", "values"),
     [
         (WALK, {}),
-        (REFERENCE, {"angle": 1.1}),
-        (REFERENCE, {"angle": np.pi / 2}),
+        (REFERENCE, {}),
         (REFERENCE, {"modes": True}),
-        (SURROGATE, {"angle": 0.7, "is_quadratic": 1}),
-        (SURROGATE, {"angle": np.pi / 2, "n": 0, "n_inner": 1}),
-        (WIDE, {"angle": 0.7, "power": 0.4}),
-        (MIXED, {"angle": 0.7, "is_quadratic": 0}),
-        (MIXED, {"angle": np.pi / 2, "is_quadratic": 1}),
+        (SURROGATE, {"is_quadratic": 1}),
+        (SURROGATE, {"n": 0, "n_inner": 1}),
+        (WIDE, {"power": 0.4}),
+        (MIXED, {"is_quadratic": 0}),
+        (MIXED, {"is_quadratic": 1}),
     ],
 )
 def test_transitions_by_hand(step, shares, values):
@@ -257,7 +256,7 @@ def test_transitions_by_hand(step, shares, values):
 def test_statistics_of_a_draw_are_means_over_its_moves():
     step = pk.SurrogateMetropolis(model=normal_model(PRECISION), steps_per_draw=6)
     step.setup_chain(np.random.default_rng(5), 0, 50)
-    set_arbitrary(step.parameters, MIXED, angle=1.1)
+    set_arbitrary(step.parameters, MIXED)
     by_hand = reference.SurrogateChain(step.parameters, lambda x: -x @ PRECISION @ x / 2)
     x, rng, point = START, np.random.default_rng(5), {"x": START}
     for _ in range(50):
@@ -282,15 +281,13 @@ def tuned_on(name):
     return step, deepcopy(step.parameters)
 
 
-def frozen(name, shares=None, spoilt=False, angle=None, n_modes=0):
+def frozen(name, shares=None, spoilt=False, n_modes=0):
     """Return the step with these shares, perhaps with a bad surrogate and μ."""
     step, learned = tuned_on(name)
     restore(step.parameters, learned)
     parameters, surrogate = step.parameters, step.parameters.surrogate
     if shares is not None:
         parameters.shares[:] = shares
-    if angle is not None:
-        parameters.angle[0] = angle
     set_modes(parameters.modes, n_modes)
     if spoilt:
         rng = np.random.default_rng(7)
@@ -311,17 +308,12 @@ def restore(parameters, values):
 
 @pytest.mark.parametrize("name", ["banana", pytest.param("bounded", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("shares", "spoilt", "angle"),
-    [
-        (WALK, False, None),
-        *product((REFERENCE, SURROGATE), (False, True), (np.pi / 2, 0.7)),
-        (WIDE, True, 0.7),
-        (MIXED, True, 0.7),
-    ],
+    ("shares", "spoilt"),
+    [(WALK, False), *product((REFERENCE, SURROGATE), (False, True)), (WIDE, True), (MIXED, True)],
 )
-def test_each_kind_of_move_keeps_exact_draws_exact(name, shares, spoilt, angle):
+def test_each_kind_of_move_keeps_exact_draws_exact(name, shares, spoilt):
     """Whatever the surrogate."""
-    step, target = frozen(name, shares, spoilt, angle), TARGETS[name]
+    step, target = frozen(name, shares, spoilt), TARGETS[name]
     p_value = invariance_p_value(lambda x: moved_fast(step, x), target, n=10_000)
     assert p_value > 1e-3
 
@@ -363,9 +355,8 @@ class Twin:
         return -(nu + d) / 2 * np.log1p(np.sum(u * u, axis=1) / nu)
 
     def by_surrogate(self, u, rng):
-        p = self.parameters
-        arguments = p.n_inner[0], p.angle[0], p.reference_share[0], rng
-        v = surrogate_inner_chain.moved(self.surrogate, u, *arguments)[0][-1]
+        steps = surrogate_inner_chain.steps_from(self.surrogate, u, self.parameters.n_inner[0], rng)
+        *_, (v, _) = steps
         if self.rule == "to 0.8 v":
             v = 0.8 * v
         if self.rule == "without s":
@@ -407,7 +398,7 @@ class Twin:
 )
 def test_broken_twins_fail(shares, rule, is_exact):
     """In plain numpy, with the same frozen parameters."""
-    step = frozen("banana", shares, spoilt=True, angle=np.pi / 2)
+    step = frozen("banana", shares, spoilt=True)
     twin = Twin(step, log_banana, rule)
     p_value = invariance_p_value(
         lambda x: twin(x, 10, np.random.default_rng(9)), TARGETS["banana"], n=10_000
@@ -419,18 +410,18 @@ def test_broken_twins_fail(shares, rule, is_exact):
 def on_t():
     """Return parameters whose surrogate is the t density, in four dimensions, and scratch."""
     sizes = {"d": 4, "m": 1}
-    parameters = allocate(Parameters, sizes, reference_share=0.5)
+    parameters = allocate(Parameters, sizes)
     parameters.surrogate.nu[0] = 5.0
     parameters.surrogate.bounds[:] = -1.0, 1.0
     return parameters, allocate(Work, sizes)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n_inner", "angle"), [(1, 0.7), (1, np.pi / 2), (2, 1.1)])
-def test_the_inner_chain_keeps_its_own_density(n_inner, angle):
+@pytest.mark.parametrize("n_inner", [1, 2])
+def test_the_inner_chain_keeps_its_own_density(n_inner):
     """Which is t here, as are the chain's beginnings; not those of a twin, at 0.8 of them."""
     (parameters, work), rng = on_t(), np.random.default_rng(4)
-    parameters.n_inner[0], parameters.angle[0] = n_inner, angle
+    parameters.n_inner[0] = n_inner
     u = rng.standard_normal((20_000, 4)) / np.sqrt(rng.chisquare(5, (20_000, 1)) / 5)
     for factor, is_exact in ((1.0, True), (0.8, False)):
         ends, log_s = np.empty_like(u), np.empty(len(u))
@@ -613,7 +604,7 @@ def test_chains_that_learn_together_use_what_all_have_seen(step, monkeypatch):
     counted, fit = [], surrogate_fit.fit
     monkeypatch.setattr(surrogate_fit, "fit", lambda *a: counted.append(len(a[1])) or fit(*a))
     learned_by(chains)
-    assert len(together[0]) - 3 <= counted[0] <= len(together[0])  # a few are too far
+    assert len(together[0]) - 6 <= counted[0] <= len(together[0])  # a few are too low
 
 
 @pytest.mark.slow
@@ -645,16 +636,11 @@ def test_news_are_the_mass_that_the_surrogate_did_not_know(step):
 
 
 @pytest.mark.parametrize(
-    ("model", "d", "others"),
-    [
-        (lambda: black_box(Blind()), 2, "another sampler"),
-        (lambda: black_box(Blind()), 20, "pk.GAM"),
-        (lambda: normal(2), 19, "NUTS"),
-        (lambda: normal(2), 20, "NUTS or pk.GAM"),
-    ],
+    ("model", "others"),
+    [(lambda: black_box(Blind()), "pk.GAM"), (lambda: normal(2), "NUTS or pk.GAM")],
 )
-def test_what_to_try_fits_the_model(model, d, others):
-    assert findings.other_samplers(d, model()) == others
+def test_what_to_try_fits_the_model(model, others):
+    assert findings.other_samplers(model()) == others
     poor = np.array([[0.1, 99.0], [0.0, 0.0], [0.1, 99.0], [0.0, 0.0]])
     found = findings.of_efficiency(poor, others)
     assert found.code == "poor_surrogate"
@@ -730,12 +716,12 @@ def test_the_bound_is_lowered_where_most_of_the_volume_is_unknown():
     ridge.quadratic[:] = [[-0.5, 0], [0, -5000]]
     ridge.bounds[:] = -2.0, 3.0
     u = rng.standard_normal((300, 2)) * [1, 0.01]
-    depth, _ = surrogate_inner_chain.settle_inner(ridge, u, -np.inf, rng)
+    depth = surrogate_inner_chain.lower_bound(ridge, u, -np.inf, rng)
     assert depth > 0  # and where tails are those of t it is raised, which costs nothing
     assert ridge.bounds[0] == -2 - depth
     wide = allocate(Surrogate, sizes, nu=8.0, is_quadratic=1)
     wide.quadratic[:] = [[-0.5, 0], [0, -0.5]]
     wide.bounds[:] = -2.0, 3.0
     u = rng.standard_normal((300, 2))
-    assert surrogate_inner_chain.settle_inner(wide, u, -np.inf, rng)[0] <= 0
-    assert surrogate_inner_chain.settle_inner(wide, u, 3.0, rng)[0] == 3
+    assert surrogate_inner_chain.lower_bound(wide, u, -np.inf, rng) <= 0
+    assert surrogate_inner_chain.lower_bound(wide, u, 3.0, rng) == 3

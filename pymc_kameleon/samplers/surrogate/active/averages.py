@@ -20,13 +20,13 @@ from pymc_kameleon.approximation.drops import NEAR, TYPICAL, drop
 from pymc_kameleon.approximation.linalg import factorised
 from pymc_kameleon.approximation.search import spread_of
 from pymc_kameleon.samplers.surrogate.active import draws
-from pymc_kameleon.samplers.surrogate.active.draws import Density
-from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, Way
-from pymc_kameleon.samplers.surrogate.fit import MOST_CENTRES
+from pymc_kameleon.samplers.surrogate.active.draws import MOST_SD, POWER, Density
+from pymc_kameleon.samplers.surrogate.active.way import BURN_IN, N_ERRORS, Way
+from pymc_kameleon.samplers.surrogate.fit import N_CENTRES
 
-POWER, N_WIDE, N_WIDE_STEPS = 0.5, MOST_CENTRES, 240
-"""Power of s that is wider; points of it, and the steps of chains that make them: of few chains and
-long, because they begin at draws of s, and early points would be too few in the tails."""
+N_WIDE = N_CENTRES
+"""Points of the power of s, which is wider, by few chains and long: they begin at draws of s, and
+early points would be too few in the tails."""
 
 N_CHAINS, N_STEPS, THINNING = 96, 500, 5
 """Chains of s; their steps, unless some coordinates are drawn anew; and of these one in so many
@@ -39,12 +39,6 @@ N_PATHS = 64
 
 FARTHER = 2.0
 """How much larger the radius of s is than where points are chosen: tails go on."""
-
-MOST_SD = 4.0
-"""Standard deviation of log s that counts there, at most."""
-
-LEAST_LEFT_OUT = 8
-"""How many values near the best one, or in a tail, tell something if they are left out."""
 
 
 class ProcessPosterior:
@@ -88,7 +82,7 @@ class ProcessPosterior:
     def _draw_paths(self, rng):
         density, process, ones = self._density, self._way.process, np.ones(draws.N_CHAINS)
         wider = _wider(process, density)
-        wide, logs = draws.run(density, self._last, ones, N_WIDE_STEPS, rng, wider)
+        wide, logs = draws.run(density, self._last, ones, draws.N_STEPS_ALONE, rng, wider)
         wide, logs = wide[BURN_IN:].reshape(-1, wide.shape[2]), logs[BURN_IN:].ravel()
         rows = rng.choice(len(wide), N_WIDE, replace=False)
         wide, logs = wide[rows], logs[rows]
@@ -174,5 +168,5 @@ def _scale(process):
     near, tail = (-drop(process.u.shape[1], probability) for probability in (NEAR, TYPICAL))
     are_near, predicted = process.y > near, process.y - errors
     kinds = are_near, ~are_near & ((process.y > tail) | (predicted > near))
-    z = [(errors / sds)[own] for own in kinds if own.sum() >= LEAST_LEFT_OUT]
+    z = [(errors / sds)[own] for own in kinds if own.sum() >= N_ERRORS]
     return max([1.0, *(np.sqrt(np.mean(own**2)) for own in z)])

@@ -10,26 +10,15 @@ from pymc_kameleon.core.scaling import OPTIMAL_SCALE
 N_CHAINS, N_STEPS, N_STEPS_ALONE = 48, 60, 250
 """Chains, steps of each between two batches of evaluations, and steps for what has been learned."""
 
-N_TEMPERED, POWER = 16, 0.65
+N_TEMPERED, POWER = 16, 0.5
 """Chains whose density has this power, and so is wider."""
 
-MOST_SD, MORE_SD, EXPECTED_SD = 3.0, 1.0, 1.0
-"""The usual standard deviation of the process, at most; how much more of it is no reason to stay
-away; and up to which the average of exp f is above exp of the average of f."""
+MOST_SD, SMALL_SD = 3.0, 1.0
+"""The usual standard deviation of the process, at most; and what is small: how much more of it is
+no reason to stay away, and up to which the average of exp f is above exp of the average of f."""
 
 ABOVE, WALL = 3.0, 4.0
 """How far above the best value s may be; and how steep its wall is."""
-
-ALONG = 0.2
-"""Share of the steps that are along differences of other chains."""
-
-ANGLES = 0.8, 1.5
-"""Of moves that leave a normal as it is, which the posterior is nearly once its coordinates are
-whitened: at π/2 they do not depend on where the chain is."""
-
-TOGETHER = 0.5
-"""Where f is quadratic in some coordinates, share of the steps that draw these anew given the
-others."""
 
 
 class Density:
@@ -51,20 +40,20 @@ class Density:
         self.steepness = 2 if process.prior.n_held else 1
         if radius is None:
             _, sd = process.mean_and_sd(rng.standard_normal((100, d)))
-            self.usual = min(np.median(sd), MOST_SD) + MORE_SD
+            self.usual = min(np.median(sd), MOST_SD) + SMALL_SD
 
     def __call__(self, u, least=-np.inf, _size=None):
         """Return it at points (m, d), −inf where the mean tells that it is below `least` (m,)."""
         if self.centre is not None:
             inside = np.sum((u - self.centre) ** 2, axis=1) <= self.radius**2
             return np.where(inside, self.process.mean(u), -np.inf)
-        mean, sd = self.process.mean_and_sd(u, lambda mean: self.of(u, mean, EXPECTED_SD) >= least)
+        mean, sd = self.process.mean_and_sd(u, lambda mean: self.of(u, mean, SMALL_SD) >= least)
         return np.where(np.isnan(sd), -np.inf, self.of(u, mean, sd))
 
     def of(self, u, mean, sd):
-        """Return it, by the mean and the sd of y there; it is most where the sd is EXPECTED_SD."""
+        """Return it, by the mean and the sd of y there; it is most where the sd is SMALL_SD."""
         beyond = np.maximum(np.linalg.norm(u, axis=1) - self.radius, 0)
-        expected = mean + 0.5 * np.minimum(sd, EXPECTED_SD) ** 2
+        expected = mean + 0.5 * np.minimum(sd, SMALL_SD) ** 2
         return np.minimum(expected, self.highest) - self.unknown(sd) - WALL * beyond**2
 
     def unknown(self, sd):
@@ -75,7 +64,8 @@ class Density:
         """Return what I is Given J, at points u (m, d)."""
         if not self.n_held:
             return Given.nothing(len(u))
-        return Given.of(*self.process.given_held(u[:, : self.n_held]))
+        mean, vectors, sds = self.process.given_held(u[:, : self.n_held])
+        return Given(-np.log(sds).sum(axis=1), mean, vectors, sds)
 
     def steps_together(self, u, given, others, powers, rng):
         """Return proposals, of J by a step and of I given J; what is Given there; log ratios."""
@@ -102,27 +92,19 @@ class Given(NamedTuple):
     sds: np.ndarray  # (m, |I|)
 
     @classmethod
-    def of(cls, mean, vectors, sds):
-        """Return that of a Process."""
-        return cls(-np.log(sds).sum(axis=1), mean, vectors, sds)
-
-    @classmethod
     def nothing(cls, m):
         """Return that of a density without I."""
         return cls(np.zeros(m), np.zeros((m, 0)), np.zeros((m, 0, 0)), np.zeros((m, 0)))
-
-    def at(self, rows):
-        """Return that of some points."""
-        return Given(*(part[rows] for part in self))
 
 
 def run(density, u, powers, n_steps, rng, wider=None):
     """Run a chain from each point u (m, d) on a power of a density, or on another one.
 
     Where f is quadratic in I, J has the same power of its own density, and a funnel the same neck.
-    A step is along the difference of two other chains that stand still [ter Braak 2006], or a move
-    that leaves a normal as it is. Whether it is accepted is drawn first: where the mean alone
-    forbids it, no more is computed. Return draws (n_steps, m, d), and log s there.
+    Kinds of steps are equally likely: along the difference of two other chains that stand still
+    [ter Braak 2006], or one that leaves a normal as it is; there, also I anew given J. Whether it
+    is accepted is drawn first: where the mean alone forbids it, no more is computed. Return draws
+    (n_steps, m, d), and log s there.
     """
     u, (m, d), log_density = u.copy(), u.shape, wider or density
     given = density.given(u)
@@ -132,8 +114,8 @@ def run(density, u, powers, n_steps, rng, wider=None):
     for t in range(n_steps):
         order = rng.permutation(m)
         for moving, still in (order[: m // 2], order[m // 2 :]), (order[m // 2 :], order[: m // 2]):
-            power, old = powers[moving], given.at(moving)
-            if density.n_held and rng.random() < TOGETHER:
+            power, old = powers[moving], Given(*(part[moving] for part in given))
+            if density.n_held and rng.random() < 0.5:
                 w, new, log_ratio = density.steps_together(u[moving], old, u[still], power, rng)
             else:
                 w, log_ratio = proposals(u[moving], u[still], rng)
@@ -154,10 +136,9 @@ def run(density, u, powers, n_steps, rng, wider=None):
 def proposals(u, others, rng):
     """Return a proposal from each point u (m, d), and the log of its Hastings ratio."""
     m, d = u.shape
-    z, kind, size = rng.standard_normal((m, d)), rng.random(m), rng.random((m, 1))
+    z, turned = rng.standard_normal((m, d)), rng.random(m) < 0.5
     a, b = others[rng.integers(len(others), size=(2, m))]
-    angle = np.where(size < 0.5, *ANGLES)
+    angle = rng.uniform(0, np.pi / 2, (m, 1))  # at π/2 it does not depend on where the chain is
     along = u + OPTIMAL_SCALE / (2 * d) ** 0.5 * (a - b) + 1e-3 * z
-    turned = kind > ALONG
     w = np.where(turned[:, None], np.cos(angle) * u + np.sin(angle) * z, along)
     return w, np.where(turned, 0.5 * np.sum(w * w - u * u, axis=1), 0.0)

@@ -51,7 +51,7 @@ NOISE, QUAD, AMP, LENGTH, PRODUCT, SMOOTH, ALONE, ALONE_LENGTH, EACH = range(9)
 """Places of the chosen numbers, which are logarithms; those of each coordinate follow: of the
 stretch, of U, and of D."""
 
-FARTHEST, FARTHEST_LOG = 8.0, 7.0
+FARTHEST = 7.0
 """Of each coordinate in J, from where on the coefficients grow no more, in u and in x."""
 
 LEAST_CURVATURE = 0.01
@@ -94,10 +94,15 @@ class Prior(NamedTuple):
         sds = [2.0, 1.2, 1.2, 0.5, 1.0, 1.0, 1.0, 0.4, *np.full(d, 0.5), *np.full(2 * d, 1.5)]
         return np.log(centres), np.array(sds)
 
+    def bounds(self, d):
+        """Return the least and largest logarithms that are chosen."""
+        centres, sds = self.centre(d)
+        return centres - FARTHEST_SDS * sds, centres + FARTHEST_SDS * sds
+
     def own_of(self, u):
         """Return x_j (n, |J|), within their bounds, and v (n, |I|) of points u."""
         own = u if self.own is None else u @ self.own.T
-        return np.clip(own[:, : self.n_held], -FARTHEST_LOG, FARTHEST_LOG), own[:, self.n_held :]
+        return np.clip(own[:, : self.n_held], -FARTHEST, FARTHEST), own[:, self.n_held :]
 
 
 class Hyper(NamedTuple):
@@ -208,10 +213,6 @@ def powers(x, hyper):
     return np.stack([up * e, 0.5 * up * e * e, down / e, 0.5 * down / (e * e)], axis=2)
 
 
-EXPONENTS = np.array([1.0, 2.0, -1.0, -2.0])
-"""Of exp x_j in these."""
-
-
 def covariance(terms, hyper, prior):
     """Return the covariance of y at two sets of points, without the noise."""
     numbers, n_held = np.exp(2 * hyper.logs), prior.n_held
@@ -315,7 +316,7 @@ class Process:
         prior, alpha, n_held = self.prior, self.alpha, self.prior.n_held
         numbers = np.exp(2 * self.hyper.logs)
         a, b = (powers(x, self.hyper) for x in terms.held)
-        factors, steps = 1 + a @ b.mT, (EXPONENTS * a) @ b.mT
+        factors, steps = 1 + a @ b.mT, (np.array([1.0, 2.0, -1.0, -2.0]) * a) @ b.mT
         rise = np.exp(terms.growth / numbers[SMOOTH])
         (_, rest), (_, own) = prior.own_of(u), prior.own_of(self.u)
         weights = numbers[PRODUCT] * alpha
@@ -325,7 +326,7 @@ class Process:
             others = np.delete(factors, j, axis=0).prod(axis=0)
             slopes[:, j] = np.sum(weights * terms.exact * others * steps[j], axis=1)
         by_own = np.eye(u.shape[1]) if prior.own is None else prior.own
-        slopes[:, :n_held] *= np.abs(u @ by_own[:n_held].T) < FARTHEST_LOG
+        slopes[:, :n_held] *= np.abs(u @ by_own[:n_held].T) < FARTHEST
         slopes = slopes @ by_own
         held, known = u[:, :n_held], self.u[:, :n_held]
         grown = (weights * terms.exact * rise / numbers[SMOOTH]) @ _bounded(known)
@@ -401,15 +402,8 @@ noise, too."""
 SMOOTHS = 5.0, 100.0
 """l to begin with: coefficients that are power series, or else hardly change but for powers."""
 
-BOUNDS = {
-    NOISE: (1e-5, 0.3),
-    LENGTH: (0.4, 6.0),
-    AMP: (0.02, 40.0),
-    SMOOTH: (2.0, 200.0),
-    ALONE_LENGTH: (0.5, 20.0),
-}
-USUAL_BOUNDS = 1e-4, 1e4
-"""Of the numbers, and of those that are not among them."""
+FARTHEST_SDS = 4.0
+"""Of the prior, within which numbers are chosen."""
 
 FEW = 150
 """Points by which starts climb: a step takes a tenth of its time with 450."""
@@ -420,7 +414,7 @@ NO_GAIN = 1e-5
 
 def choose(u, y, hyper, prior):
     """Return a more probable Hyper, from the last one on, by a pattern search."""
-    score = _log_posterior(u, y, prior)
+    score, bounds = _log_posterior(u, y, prior), prior.bounds(u.shape[1])
     best = score(hyper)
     for kind in range(N_KERNELS):
         other = hyper._replace(kernel=kind)
@@ -429,10 +423,10 @@ def choose(u, y, hyper, prior):
     for size in STEPS:
         for place in _free(prior, u.shape[1]):
             for step in (size, -size):
-                other, value = _moved(hyper, place, step), -np.inf
+                other, value = _moved(hyper, place, step, bounds), -np.inf
                 while other is not None and (value := score(other)) > best:
                     hyper, best = other, value
-                    other = _moved(hyper, place, step)
+                    other = _moved(hyper, place, step, bounds)
     for noise in NOISES:
         other = _noisy(hyper, noise, prior)
         if (value := score(other)) > best:
@@ -460,7 +454,7 @@ def best_of_starts(u, y, prior, last=None):
 def _climbed(start, u, y, prior):
     """Return the loss at the top that is reached from a Hyper by its slopes, and that top."""
     loss, places, logs = _loss_and_slopes(u, y, prior), _free(prior, u.shape[1]), start.logs.copy()
-    bounds = _bounds(places)
+    bounds = np.column_stack(prior.bounds(start.d))[places]
     options = {"ftol": NO_GAIN}
 
     def moved(x):
@@ -577,14 +571,8 @@ def _free(prior, d):
     return [QUAD, AMP, LENGTH, *range(EACH, EACH + d), NOISE]
 
 
-def _moved(hyper, place, step):
+def _moved(hyper, place, step, bounds):
     """Return a Hyper with another number, None beyond its bounds."""
-    logs = hyper.logs.copy()
+    logs, (low, high) = hyper.logs.copy(), bounds
     logs[place] += step
-    [[low, high]] = _bounds([place])
-    return hyper._replace(logs=logs) if low <= logs[place] <= high else None
-
-
-def _bounds(places):
-    """Return the bounds of numbers, logarithms, (n, 2)."""
-    return np.log([BOUNDS.get(place, USUAL_BOUNDS) for place in places])
+    return hyper._replace(logs=logs) if low[place] <= logs[place] <= high[place] else None

@@ -15,7 +15,6 @@ from pymc_kameleon.samplers.surrogate.active.way import (
     are_near,
     least_fitted,
 )
-from pymc_kameleon.samplers.surrogate.inner_chain import DEPTHS
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
 
 MOST_COORDINATES = 14
@@ -28,26 +27,21 @@ GOOD, BETTER = (0.1, 0.3), (0.02, 0.1)
 """sdV, and the root mean square error of plain draws, with which s is good enough to move by; and
 with which averages by the process itself are good."""
 
-MOST_BATCHES, MOST_CLIMBING = 12, 20
-"""Batches for which a search has evaluations at least, if many are made at a time; and if it is not
-home by then."""
-
-TAILS_KNOWN = 0.3
-"""sdV with which tails are known, as points were chosen there, too: the bound of h, beyond which s
-falls as a t density does, is then as low as it may be."""
+MOST_BATCHES = 16
+"""Batches for which a search has evaluations at least, if many are made at a time."""
 
 N_TYPICAL = 200
 """Draws for the typical log-density."""
 
 
-def active_budget(d, at_once=1, n_batches=MOST_BATCHES):
+def active_budget(d, at_once=1):
     """Return the evaluations of a search, at most, of which so many are made at a time."""
-    return max(BUDGET[0] * d + BUDGET[1], n_batches * at_once if at_once > 1 else 0)
+    return max(BUDGET[0] * d + BUDGET[1], MOST_BATCHES * at_once if at_once > 1 else 0)
 
 
 def most_of_search(d, at_once=1):
     """Return the evaluations of a search, at most, however many there are in all."""
-    return max(active_budget(d, at_once, MOST_CLIMBING), MOST_FOR_ALL)
+    return max(active_budget(d, at_once), MOST_FOR_ALL)
 
 
 def suits(d):
@@ -63,7 +57,6 @@ class ActiveGuide(NamedTuple):
     factor: np.ndarray
     exact: np.ndarray
     top_logp: np.ndarray  # (1,), at x, as the process has it
-    tail_depth: np.ndarray  # (1,), by which the bound of h is lower, as tails are known
     draws: np.ndarray  # (n, d), the best point, and draws of s where others may begin
 
     @classmethod
@@ -71,8 +64,7 @@ class ActiveGuide(NamedTuple):
         """Return that of a Guide, or of one of this kind, which has no draws but room for n."""
         x, scales, factor, exact = guide[: len(Guide._fields)]
         draws = np.full((n, x.size), np.nan)
-        top_logp, tail_depth = np.full((2, min(n, 1)), np.nan)
-        return cls(x, scales, factor, exact, top_logp, tail_depth, draws)
+        return cls(x, scales, factor, exact, np.full(min(n, 1), np.nan), draws)
 
     def warm_start(self, points, logps):
         """Return the WarmStart of a chain that begins there, and has evaluated these points."""
@@ -102,13 +94,9 @@ class Search(BatchSearch):
         self.begin(self.way.go(start[None], known))
         # Settled and kept here: what is near changes, and a search may be interrupted anywhere.
         self._learns_all = False
-        budget, n_near = (
-            active_budget(start.size, at_once),
-            np.count_nonzero(are_near(self.way.f, start.size)[: self.way.n_known]),
-        )
+        budget = active_budget(start.size, at_once)
+        n_near = np.count_nonzero(are_near(self.way.f, start.size)[: self.way.n_known])
         self._budget = max(budget - n_near, min(budget, least_fitted(start.size)))
-        climbing = active_budget(start.size, at_once, MOST_CLIMBING)
-        self._longest = self._budget + climbing - budget
 
     def go_on(self, logp, most, is_all=False):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home.
@@ -119,7 +107,7 @@ class Search(BatchSearch):
         logp.n = self.n
         while not self.has_ended:
             self._learns_all |= is_all or (self.way.are_exact and self.way.is_home)
-            longest = MOST_FOR_ALL if self._learns_all else self._longest
+            longest = MOST_FOR_ALL if self._learns_all else self._budget
             if self.n >= min(most, longest) or (self.is_between_batches and self._is_enough):
                 break
             self.evaluate(logp, min(most, longest))
@@ -128,11 +116,8 @@ class Search(BatchSearch):
 
     @property
     def _is_enough(self):
-        """Whether s is good enough, or the budget is spent."""
-        if self._learns_all:
-            return self.way.is_better_than(*BETTER)
-        is_tried = self.way.is_home and self.way.error < np.inf  # it may just have come home
-        return (is_tried and self.n >= self._budget) or self.way.is_better_than(*GOOD)
+        """Whether s is good enough."""
+        return self.way.is_better_than(*(BETTER if self._learns_all else GOOD))
 
     def finish(self, n):
         """Return a WarmStart, and a guide with n points, once for all; None if rounding fails."""
@@ -161,5 +146,4 @@ class Search(BatchSearch):
             some = way.beginnings(typical - drop(mean.size, NEGLIGIBLE))
             some = some[np.arange(n - 1) % len(some)]
         points = np.concatenate([way.best[None], some])
-        depth = DEPTHS[-1] if way.sd < TAILS_KNOWN else -np.inf
-        return found, ActiveGuide(*found.guide, np.array([logp]), np.array([depth]), points)
+        return found, ActiveGuide(*found.guide, np.array([logp]), points)

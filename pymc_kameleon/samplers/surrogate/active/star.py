@@ -6,8 +6,7 @@ does, two points close by tell whether that is noise. If it is in many, a point 
 completes the Hessian, and a Newton step leads to their maximum. The other coordinates then are
 searched on lines, unless that loses mass: in the neck of a funnel f has no bound.
 
-Generators yield points (n, d), and are sent their log-densities (n,). If many are made at a time,
-what may be of use is asked for together.
+Generators yield points (n, d), and are sent their log-densities (n,).
 
 Symbols: x₀ the start, I the exact coordinates, J the others, H and g the Hessian and gradient in I.
 """
@@ -17,46 +16,30 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.approximation.drops import TYPICAL, drop
-from pymc_kameleon.approximation.search import MOST_AT_ONCE
 from pymc_kameleon.step.warm_start.search import EXACT_LINE
 
-STEP, NEAR_TOP, TWO_SCALES = 1.0, 0.6, 2.0
-"""Of the star, in x. How far the top of a parabola is, in scales, where the fourth point is there;
-and how far that point is if the top is nearer."""
+NEAR_TOP, TWO_SCALES = 0.6, 2.0
+"""How far the top of a parabola is, in scales, where the fourth point is there; and how far that
+point is if the top is nearer."""
 
-FARTHEST, SCALES = 50.0, (1e-3, 10.0)
+FARTHEST, LEAST_SCALE = 50.0, 1e-3
 """Bounds of the top of a parabola, and of scales, in x."""
-
-MANY = MOST_AT_ONCE
-"""Evaluations at a time from which what may be of use is asked for together."""
-
-MOST_ROUNDS, LEAST_OF_LINE, BEYOND, MOST_WITHIN, MOST_MORE = 2, 3, 3, 6, 4
-"""Rounds that pairs may then take, of which most may be of no use; points on each side of a line,
-at least; beyond its ends at a time, and around its best one, at most; and how often there are more,
-at most."""
-
-WHOLE_AND_HALF = 1.0, 0.5
-"""Shares of the step to all tops together that are tried."""
 
 MOST_NOISE, NEARBY, NOISY = 0.3, 1e-3, 4.0
 """Misfit of what may be an exact parabola with noise, at most, where f ranges as across a
 posterior; how far apart points are that tell the noise, in scales; and the misfit of an exact
 parabola, by the noise."""
 
-LEAST_STEP = 0.3
-"""Of a pair of coordinates, in x."""
-
 ROUNDING, SURE, ALIKE = 1e-6, 5.0, (0.5, 2.0)
 """Misfit that is no noise; curvatures, by their errors by noise, that need not be measured again;
 and how different the sizes may be that two points tell of what was solved with noise."""
 
-MOST_ON_LINE, LEAST_LINE_STEP, GROWTH = 14, 0.05, 2.5
+MOST_ON_LINE, LEAST_STEP, GROWTH = 14, 0.05, 2.5
 """Points on a line at most; its first step at least; and the factor by which steps grow or, where
 they were too far for a parabola, shrink."""
 
-FAR_DROP, NO_NEWS = 6.0, 0.02
-"""Drop of f on both sides of the top with which they are too far for a parabola; and the gain at
-its top that is none."""
+NO_NEWS = 0.02
+"""Gain at the top of a line that is none."""
 
 
 class Start(NamedTuple):
@@ -69,20 +52,13 @@ class Start(NamedTuple):
     is_home: bool
 
 
-def look_around(x, f, at_once=1):
+def look_around(x, f):
     """Evaluate a star around x (d,), whose log-density is f, and go to its top; return a Start."""
-    steps = STEP * np.eye(len(x))
+    steps = np.eye(len(x))
     sides = yield np.concatenate([x + steps, x - steps])
-    lines = [{0.0: f, STEP: a, -STEP: b} for a, b in zip(*np.split(sides, 2), strict=True)]
+    lines = [{0.0: f, 1.0: a, -1.0: b} for a, b in zip(*np.split(sides, 2), strict=True)]
     fourth = [_fourth(line) for line in lines]
-    pairs, points = None, x + np.diag(fourth)
-    if at_once >= MANY and len(x) * (len(x) + 1) / 2 <= MOST_ROUNDS * at_once:
-        scales = np.maximum([_fitted(line)[1] for line in lines], LEAST_STEP)
-        points = np.concatenate([points, _in_pairs(x, scales, np.arange(len(x)))])
-    values = yield points
-    if len(points) > len(x):
-        pairs, values = (np.arange(len(x)), scales, values[len(x) :]), values[: len(x)]
-    for line, t, value in zip(lines, fourth, values, strict=True):
+    for line, t, value in zip(lines, fourth, (yield x + np.diag(fourth)), strict=True):
         line[t] = value
     misfits, ranges = np.array([_misfit(line) for line in lines]).T
     tops, scales = np.array([_fitted(line) for line in lines]).T
@@ -98,17 +74,12 @@ def look_around(x, f, at_once=1):
         noise = max(noise, misfits[found].max(initial=0))
         found = found | (may_be_exact & (misfits <= NOISY * noise))
     if found.sum() >= least:
-        noise *= noise > ROUNDING
-        return (yield from _solve(x, f, lines, found, scales, noise, pairs, at_once))
+        return (yield from _solve(x, f, lines, found, scales, noise * (noise > ROUNDING)))
     k = max(range(len(x)), key=lambda k: max(lines[k].values()))
     best, at = _best(lines[k]), x.copy()
     at[k] += best
-    points = [x + share * tops for share in WHOLE_AND_HALF]
-    for some in [points] if at_once >= MANY else [[point] for point in points]:
-        values = yield np.array(some)
-        if values.max() > lines[k][best]:
-            at = some[np.argmax(values)]
-            break
+    [together] = yield (x + tops)[None]
+    at = x + tops if together > lines[k][best] else at
     return Start(at, scales, np.zeros(len(x), bool), np.diag(scales), False)
 
 
@@ -139,7 +110,7 @@ def _parabola(t, f):
 def _fourth(line):
     """Return where to look after three points."""
     t, f = _sorted(line)
-    higher = STEP if line[STEP] >= line[-STEP] else -STEP
+    higher = 1.0 if line[1.0] >= line[-1.0] else -1.0
     if not np.isfinite(f).all():
         return higher / GROWTH
     curvature, top = _parabola(t, f)
@@ -160,7 +131,7 @@ def _fitted(line):
     if np.isfinite(f[best]).all():
         curvature, top = _parabola(t[best], f[best])
         if curvature < 0:
-            scale = np.clip((-curvature) ** -0.5, *SCALES)
+            scale = np.clip((-curvature) ** -0.5, LEAST_SCALE, FARTHEST)
             return np.clip(top, where - span, where + span), scale
     return where, span
 
@@ -184,23 +155,20 @@ def _noise(x, f, scales):
 # ---- exact coordinates --------------------------------------------------------------------------
 
 
-def _solve(x, f, lines, exact, scales, noise, pairs, at_once):
+def _solve(x, f, lines, exact, scales, noise):
     """Go to the maximum in the exact coordinates, and search the others on lines.
 
     With noise, eigenvectors whose curvature is not sure are searched, too.
     """
     some, others = np.flatnonzero(exact), np.flatnonzero(~exact)
     n, nowhere = len(some), Start(x, scales, exact, np.diag(scales), False)
-    if pairs is None or noise > 0:
-        steps = np.maximum(scales[some], LEAST_STEP)
-        if noise > 0:
-            steps = np.array([max(lines[k], key=abs) for k in some])
-        pairs = some, steps, (yield _in_pairs(x, steps, some))
-    in_pairs, steps, values = pairs
-    known = [_sorted(lines[k]) for k in in_pairs]
+    steps = np.maximum(scales[some], LEAST_STEP)
+    if noise > 0:
+        steps = np.array([max(lines[k], key=abs) for k in some])
+    in_pairs = yield _in_pairs(x, steps, some)
+    known = [_sorted(lines[k]) for k in some]
     parabolas = np.array([np.polyfit(t, on_line - f, 2)[:2] for t, on_line in known])
-    hessian, own = _hessian(values - f, parabolas, steps), np.isin(in_pairs, some)
-    hessian, parabolas, steps = hessian[np.ix_(own, own)], parabolas[own], steps[own]
+    hessian = _hessian(in_pairs - f, parabolas, steps)
     if not np.isfinite(hessian).all():
         return nowhere
     curvatures, vectors = np.linalg.eigh(-hessian)
@@ -211,28 +179,19 @@ def _solve(x, f, lines, exact, scales, noise, pairs, at_once):
         return nowhere
     at = x.copy()
     at[some] += vectors @ (vectors.T @ parabolas[:, 1] / curvatures)
-    axes, z = np.eye(len(x)), np.random.default_rng(n).standard_normal((2, n))
-    before, block = (at, scales.copy()), vectors * curvatures**-0.5
-    if at_once >= MANY and noise == 0:
-        found = yield from _search_together(
-            at, f, others, scales, z @ block.T @ axes[some], at_once
-        )
-        if found is None:
-            return nowhere
-        f, at, top, drops, scales = found
-    else:
-        [top] = yield at[None]
-        if not top > f:
-            return nowhere
-        for k in weak:
-            along = vectors[:, k] @ axes[some]
-            at, top, scale = yield from _search_line(at, top, along, curvatures[k] ** -0.5)
-            curvatures[k] = scale**-2
-        before, block = (at, before[1]), vectors * curvatures**-0.5
-        f = top
-        for k in others:
-            at, top, scales[k] = yield from _search_line(at, top, axes[k], scales[k])
-        drops = top - (yield at + z @ block.T @ axes[some])
+    [top] = yield at[None]
+    if not top > f:
+        return nowhere
+    axes = np.eye(len(x))
+    for k in weak:
+        along = vectors[:, k] @ axes[some]
+        at, top, scale = yield from _search_line(at, top, along, curvatures[k] ** -0.5)
+        curvatures[k] = scale**-2
+    before, block, f = (at, scales.copy()), vectors * curvatures**-0.5, top
+    for k in others:
+        at, top, scales[k] = yield from _search_line(at, top, axes[k], scales[k])
+    z = np.random.default_rng(n).standard_normal((2, n))
+    drops = top - (yield at + z @ block.T @ axes[some])
     predicted = 0.5 * np.sum(z * z, axis=1)
     size = (np.mean(drops) / np.mean(predicted)) ** -0.5
     mass = top - f + n * np.log(size) + np.log(scales / before[1]).sum()
@@ -262,48 +221,9 @@ def _hessian(rises_of_pairs, parabolas, steps):
     return hessian
 
 
-def _search_together(x, least, some, scales, steps, at_once):
-    """Maximise f along some coordinates at once, from x; go as far in all as in each, or in one.
-
-    Return f at x, the best point, f there, its drops by the steps (m, d), and scales; None if f is
-    low.
-    """
-    n, scales = len(some), scales.copy()
-    m = int(np.clip(at_once // (2 * max(n, 1)), LEAST_OF_LINE, MOST_ON_LINE // 2))
-    t = np.maximum(scales[some], LEAST_LINE_STEP)[:, None] * GROWTH ** np.arange(-1.0, m - 1)
-    t = np.concatenate([t, -t], axis=1)
-    points = x + t[:, :, None] * np.eye(len(x))[some][:, None]
-    f, *values = yield np.concatenate([x[None], points.reshape(-1, len(x))])
-    if not f > least:
-        return None
-    values = np.reshape(values, t.shape)
-    lines = [{0.0: f} | dict(zip(*one, strict=True)) for one in zip(t, values, strict=True)]
-    for _ in range(MOST_MORE):
-        each = int(np.clip(at_once // max(n, 1), 1, MOST_WITHIN))
-        more = [(i, one) for i, line in enumerate(lines) for one in _next_ones(line, each)]
-        if not more:
-            break
-        points = np.repeat(x[None], len(more), axis=0)
-        points[np.arange(len(more)), [some[i] for i, _ in more]] += [one for _, one in more]
-        for (i, one), value in zip(more, (yield points), strict=True):
-            lines[i][one] = value
-    whole, single = x.copy(), x.copy()
-    for k, line in zip(some, lines, strict=True):
-        step, scales[k] = _fitted(line)
-        whole[k] += step
-    if n > 0:
-        best = max(range(n), key=lambda i: max(lines[i].values()))
-        single[some[best]] += _best(lines[best])
-    ends = np.array([whole, single])
-    found = yield np.concatenate([ends, *(end + steps for end in ends)])
-    own = int(np.argmax(found[:2]))
-    drops = found[own] - found[2:].reshape(2, -1)[own]
-    return f, ends[own], found[own], drops, scales
-
-
 def _search_line(x, f, one, scale):
     """Maximise f along a direction by growing steps and a parabola; return x, f and the scale."""
-    h, line = max(scale, LEAST_LINE_STEP), {0.0: f}
+    h, line = max(scale, LEAST_STEP), {0.0: f}
     line[h], line[-h] = yield x + np.outer([h, -h], one)
     while len(line) < MOST_ON_LINE:
         new = _next_on(line)
@@ -314,19 +234,6 @@ def _search_line(x, f, one, scale):
     return x + best * one, line[best], _fitted(line)[1]
 
 
-def _next_ones(line, n):
-    """Return where to look next: several places beyond all others, or n around the best one."""
-    new = _next_on(line)
-    if new is None or new in line:
-        return []
-    t, f = _sorted(line)
-    if not t[0] < new < t[-1]:
-        return [new * GROWTH**k for k in range(BEYOND)]
-    i = int(np.argmax(f))
-    within = np.linspace(t[i - 1], t[i + 1], n + 1)[1:-1]
-    return [new, *(one for one in within.tolist() if one not in (new, t[i]))]
-
-
 def _next_on(line):
     """Return where to look next, None if the top is known."""
     t, f = _sorted(line)
@@ -335,7 +242,7 @@ def _next_on(line):
         return t[0] - GROWTH * (t[1] - t[0])
     if i == len(t) - 1:
         return t[-1] + GROWTH * (t[-1] - t[-2])
-    if f[i] - max(f[i - 1], f[i + 1]) > FAR_DROP:  # on the wider side
+    if f[i] - max(f[i - 1], f[i + 1]) > drop(1, TYPICAL):  # too far: on the wider side
         return t[i] + max(t[i + 1] - t[i], t[i - 1] - t[i], key=abs) / GROWTH
     around = slice(i - 1, i + 2)
     curvature, top = _parabola(t[around], f[around])

@@ -39,10 +39,10 @@ from pymc_kameleon.samplers.surrogate.active.process import (
     is_bounded,
     noise_of,
 )
-from pymc_kameleon.samplers.surrogate.fit import MOST_CENTRES, N_CENTRES
+from pymc_kameleon.samplers.surrogate.fit import N_CENTRES, N_SCORED
 
-LEAST_BATCH, BATCH = 2, 1 / 40
-"""Points of a batch at least, and as a share of those evaluated."""
+LEAST_BATCH, PER_POINT = 2, 40
+"""Points of a batch at least; and one for so many evaluations."""
 
 REFIT = 1.08
 """Growth of the number of points after which the process' numbers are chosen anew."""
@@ -50,27 +50,19 @@ REFIT = 1.08
 FIRST_RADIUS = 3.0
 """R."""
 
-CURVATURES, HOME_CURVATURES = (0.25, 4.0), (0.02, 10.0)
-"""Bounds of the curvatures in u by which L changes at a time; and of those at home."""
+USUAL = 4.0
+"""Curvatures in u with which it may be home, at most, and at least 1 over this; so, too, variances
+of draws in u with which the coordinates remain; and by how much either changes L at a time."""
 
-FITTED_RADII, FITTED_CLIMBING, LEAST_FITTED = 2.0, (4.0, 8.0), (6, 3)
-"""Of radii of s, the distance of points that are fitted at home; while climbing, of R and at least;
-and their number at least, and times d."""
+FITTED_RADII, LEAST_FITTED = 2.0, (6, 3)
+"""Of radii of s, the distance of points that are fitted, more while R is larger than at first; and
+their number at least, and times d."""
 
-MOST_FITTED, MOST_CHOOSING, MOST_CHOOSING_EXACT = MOST_CENTRES, N_CENTRES, 300
-"""Points that are fitted, at most, as large batches soon have more than the arithmetic bears; and
-by which the process' numbers are chosen, fewer where f is exactly quadratic in some coordinates."""
+USUAL_SHIFT = 0.7
+"""Distance of the mean of draws in u from 0 with which the coordinates remain."""
 
-USUAL_VARIANCES, USUAL_SHIFT = (0.4, 2.5), 0.7
-"""Variances of draws in u, and the distance of their mean, with which the coordinates remain; and
-the change of variances at a time, at most."""
-
-WORTH_FOLLOWING = 2.0, 0.2
-"""Error of the last plain draw, and times d, up to which draws are followed."""
-
-N_CANDIDATES, PER_POINT, WIDE_WEIGHT = 100, 1.5, 0.2
-"""Candidates from s, at least, and for each point of a large batch; as many from its power; and the
-weight of these."""
+N_CANDIDATES, WIDE_WEIGHT = 100, 0.2
+"""Candidates from s, at least; as many from its power; and the weight of these."""
 
 PER_PLAIN = 8
 """Points of a large batch for each plain draw; of small ones, every other begins with one."""
@@ -206,7 +198,7 @@ class Way:
 
     def _look_around(self):
         best = np.argmax(self.f)
-        looking = star.look_around(self.x[best].copy(), self.f[best], self.at_once)
+        looking = star.look_around(self.x[best].copy(), self.f[best])
         points = next(looking)
         try:
             while True:
@@ -292,19 +284,18 @@ class Way:
         else:
             distance = np.linalg.norm(u - u[best], axis=1)
             n = min(least_fitted(d), len(u))
-            wide = max(FITTED_CLIMBING[0] * self._radius, FITTED_CLIMBING[1])
+            wide = FITTED_RADII * reach(d) * max(1, self._radius / FIRST_RADIUS)
             most = max(wide, np.sort(distance)[n - 1])
         prior, is_fitted = self._prior, distance <= most
         if prior.n_held:
             is_fitted &= ~is_bounded(self.f, self.f[best], d)
         rows = np.flatnonzero(is_fitted)
-        if len(rows) > MOST_FITTED:
+        if len(rows) > N_CENTRES:
             high = self.f[rows] > np.median(self.f[rows])
-            rows = np.union1d(rows[some_of_each(high, MOST_FITTED)], best)
+            rows = np.union1d(rows[some_of_each(high, N_CENTRES)], best)
         u, y = u[rows], compressed(self.f[rows], self.f[best], d, prior.n_held > 0)
         if is_new or len(self.f) >= REFIT * self._n_chosen:
-            most = MOST_CHOOSING_EXACT if prior.n_held else MOST_CHOOSING
-            some = evenly(np.arange(len(y)), most)
+            some = evenly(np.arange(len(y)), N_SCORED)
             if is_new:
                 self._hyper = best_of_starts(u[some], y[some], prior, last)
             else:
@@ -321,12 +312,12 @@ class Way:
 
     @property
     def _n_batch(self):
-        n = max(LEAST_BATCH, int((len(self.f) - self.n_known) * BATCH))
+        n = max(LEAST_BATCH, (len(self.f) - self.n_known) // PER_POINT)
         return max(n, self.at_once)
 
     @property
     def _n_candidates(self):
-        return max(N_CANDIDATES, int(PER_POINT * self.at_once))
+        return max(N_CANDIDATES, 2 * self.at_once)
 
     # ---- climbing -------------------------------------------------------------------------------
 
@@ -351,20 +342,18 @@ class Way:
         self._note("climb", self._radius, predicted, f.max() - best)
         gain = f.max() - best
         self._radius = next_radius(self._radius, gain, predicted)
-        small = d / 2  # as draws of a normal are lower than its maximum
-        held = abs(f[0] - best - predicted) < small
+        held = abs(f[0] - best - predicted) < _small(d)
         self._fit()
-        self._follow_curvature(gain < small and held, small)
+        self._follow_curvature(gain < _small(d) and held)
 
-    def _follow_curvature(self, may_be_home, small):
+    def _follow_curvature(self, may_be_home):
         """Take coordinates in which the curvature is nearer to 1; be home if it is all there."""
         at = self.u_of(self.best[None])[0]
         values, vectors = np.linalg.eigh(-self.process.hessian(at))
         slope = vectors.T @ self.process.slopes(at[None])[0]
-        clipped = np.clip(np.abs(values), *CURVATURES)
-        low, high = HOME_CURVATURES
-        is_home = may_be_home and values[0] > low and values[-1] < high
-        is_home = is_home and 0.5 * np.sum(slope**2 / values) < small
+        clipped = np.clip(np.abs(values), 1 / USUAL, USUAL)
+        is_home = may_be_home and values[0] > 1 / USUAL and values[-1] < USUAL
+        is_home = is_home and 0.5 * np.sum(slope**2 / values) < _small(len(at))
         scales = (values if is_home else clipped) ** -0.5
         u = at + vectors @ (slope / values) if is_home else at
         factor = lower_of(self.factor @ (vectors * scales))
@@ -426,14 +415,12 @@ class Way:
         u = plain.reshape(-1, plain.shape[-1])
         mean, covariance = u.mean(axis=0), np.cov(u.T).reshape(u.shape[1], -1)
         values, vectors = np.linalg.eigh(covariance)
-        low, high = USUAL_VARIANCES
-        is_usual = values[0] > low and values[-1] < high and mean @ mean < USUAL_SHIFT**2
+        is_usual = values[0] > 1 / USUAL and values[-1] < USUAL and mean @ mean < USUAL_SHIFT**2
         if is_usual and not however_little:
             return
-        most = WORTH_FOLLOWING[0] + WORTH_FOLLOWING[1] * len(mean)
-        if self.errors and abs(self.errors[-1]) > most:
+        if self.errors and abs(self.errors[-1]) > _small(len(mean)):
             return
-        factor = lower_of(self.factor @ (vectors * np.clip(values, *USUAL_VARIANCES) ** 0.5))
+        factor = lower_of(self.factor @ (vectors * np.clip(values, 1 / USUAL, USUAL) ** 0.5))
         self._reframe(self.x_of(mean[None])[0], factor)
 
     # ---- what it has learned --------------------------------------------------------------------
@@ -458,6 +445,11 @@ class Way:
     def expected(self, x):
         """Return the mean of f at points (n, d), as the process has it."""
         return self.f.max() + self.process.mean(self.u_of(x)).mean()
+
+
+def _small(d):
+    """Return by how much draws of a normal are lower than its maximum, about."""
+    return d / 2
 
 
 def _some(found, n, rng):

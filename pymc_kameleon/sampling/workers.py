@@ -290,8 +290,8 @@ class Failed:
         return sendable(self.error)
 
     def __setstate__(self, state):
-        self.error, text, lines = state
-        self.error.__cause__ = WorkerTraceback(text, lines)
+        self.error, text = state
+        self.error.__cause__ = WorkerTraceback(text)
 
 
 # ---- processes ----------------------------------------------------------------------------------

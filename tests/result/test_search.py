@@ -66,7 +66,7 @@ def made_by(step, model):
 
 
 SEARCHES = {
-    "GAM": (pk.GAM, {"line searches", "climb"}),
+    "GAM": (pk.GAM, {"line searches"}),
     "KAM beside MALA": ([pk.KAM.options(["x"]), pk.baselines.MALA], {"line searches"}),
     "SurrogateMetropolis": (
         pk.SurrogateMetropolis,

@@ -23,7 +23,8 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import multiply_lower
 from pymc_kameleon.core.metropolis import accept, accept_capped, normal_step
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.samplers.kameleon import cyclical_kam, kam, learn_modes, mode_moves
+from pymc_kameleon.samplers.kameleon import cyclical_kam, kam, learn_modes, mode_moves, mode_search
+from pymc_kameleon.step.initial_search import InitialSearch
 
 # ---- targets --------------------------------------------------------------------------------
 
@@ -686,7 +687,7 @@ class Alone(pk.CyclicalKAM):
     learns = "alone"
 
 
-UNEQUAL = Mixture([0.2, 0.8], [[-8] + [0] * 7, [8] + [0] * 7], [0.5, 2])
+UNEQUAL = Mixture([0.2, 0.8], [[-5] + [0] * 7, [11] + [0] * 7], [0.5, 2])  # no mirror images
 
 
 def in_two_modes(kind, starts):
@@ -697,8 +698,15 @@ def in_two_modes(kind, starts):
     return dt.posterior["x"].values, dt.sample_stats["n_modes"].values[:, -1]
 
 
-def test_chains_jump_to_what_others_found():
-    """Each of them starts in one mode, of which the narrow one is not found from the other."""
+@pytest.fixture
+def without_look(monkeypatch):
+    """Let chains know other modes from each other alone."""
+    monkeypatch.setattr(InitialSearch, "may_look", False)
+    monkeypatch.setattr(mode_search, "SEARCH_SHARE", 0.0)
+
+
+def test_chains_jump_to_what_others_found(without_look):
+    """Each of them starts in one mode."""
     x, n = in_two_modes(pk.CyclicalKAM, [*UNEQUAL.means] * 2)
     assert (n == 2).all()
     left = x[:, :, 0] < 0
@@ -706,7 +714,7 @@ def test_chains_jump_to_what_others_found():
     assert abs(left.mean() - 0.2) < 0.08
 
 
-def test_chains_that_learn_alone_do_not():
+def test_chains_that_learn_alone_do_not(without_look):
     x, _ = in_two_modes(Alone, [*UNEQUAL.means] * 2)
     jumped = np.diff(x[:, :, 0] < 0, axis=1).any(axis=1)
     assert not jumped.all()

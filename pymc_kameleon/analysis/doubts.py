@@ -18,7 +18,7 @@ from pymc_kameleon.analysis.unconstrained_draws import (
 )
 from pymc_kameleon.approximation.modes import felt
 from pymc_kameleon.core.compiler import one_thread_compiles
-from pymc_kameleon.core.conventions import EPS
+from pymc_kameleon.core.conventions import EPS, FEW
 from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.starts import N_PRIOR
@@ -28,7 +28,7 @@ from pymc_kameleon.step.learned import COORDINATE, OTHER_MODE
 MOST_SECONDS = 1.0
 """How long draws of the prior may take: rejection in Python may take a minute."""
 
-MOST_SHIFT, LEAST_SPREAD, LEAST_ESS = 0.5, 0.8, 60
+MOST_SHIFT, LEAST_SPREAD, LEAST_ESS = 0.5, 0.8, FEW
 """Mean and standard deviation of normal scores by which draws hardly differ from those of the
 prior: a datum as wide as the prior makes the spread 0.7; and effective draws of which fewer do not
 tell."""
@@ -118,9 +118,12 @@ def are_like_prior(x, prior):
     for own, of_prior in zip(np.moveaxis(x, 2, 0), np.sort(prior, axis=0).T, strict=True):
         below = np.searchsorted(of_prior, own, "left") + np.searchsorted(of_prior, own, "right")
         score = norm.ppf((below + 1) / (2 * n + 2))
-        ess = array_stats.ess(score, chain_axis=0, draw_axis=1, method="mean")
-        is_like = abs(score.mean()) < MOST_SHIFT and score.std() > LEAST_SPREAD
-        if not (min(ess, own.size) > LEAST_ESS and is_like):
+        ess = min(array_stats.ess(score, chain_axis=0, draw_axis=1, method="mean"), own.size)
+        if not ess > LEAST_ESS:
+            return False
+        shift = abs(score.mean()) - ess**-0.5  # at least, as far as so few draws tell
+        spread = score.std() * (1 + (2 * ess) ** -0.5)  # at most
+        if not (shift < MOST_SHIFT and spread > LEAST_SPREAD):
             return False
     return True
 

@@ -489,7 +489,8 @@ _DRAWS = {
         "about each, or no evaluation came near the posterior.",
         "Compare what the model predicts with the data. If that is far off, start where the data "
         "point to (initvals), or narrow the prior.",
-        "No parameter is narrower than .8 of its prior, or has moved by half of its spread.",
+        "No parameter is narrower than .8 of its prior, or has moved by half of its spread, as far "
+        "as the effective draws tell; there are at least 30.",
     ),
     "no_bound": Kind(
         PROBLEM,

@@ -1,8 +1,9 @@
 """``pk.black_box``: a function that models call, and PyTensor knows nothing of: a simulator."""
 
 import sys
+from contextlib import suppress
 from functools import partial, update_wrapper
-from inspect import signature
+from inspect import Parameter, signature
 from time import perf_counter
 
 import numpy as np
@@ -140,7 +141,7 @@ class Function(Op):
     def _by_position(self, inputs, named):
         """Return all that the function is called with in its order."""
         try:
-            bound = signature(self.function).bind(*inputs, **named)
+            bound = _signature(self.function).bind(*inputs, **named)
         except TypeError as error:
             raise TypeError(f"`{self}` {error}.") from None
         except ValueError:  # a function in C may not say what it takes
@@ -232,6 +233,15 @@ class Function(Op):
                 f"shape ({shape}{',' * (len(rows) + ndim == 1)}){advice}."
             )
         return array.astype(np.float64, copy=False)
+
+
+def _signature(function):
+    """Return what a function takes: the outermost of decorators, unless that takes any names."""
+    with suppress(ValueError):
+        own = signature(function, follow_wrapped=False)
+        if all(each.kind != Parameter.VAR_KEYWORD for each in own.parameters.values()):
+            return own
+    return signature(function)
 
 
 class Batched(Function):

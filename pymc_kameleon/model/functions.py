@@ -11,6 +11,7 @@ from typing import ClassVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from pymc import compile as pymc_compile
 from pytensor.compile import Mode, SharedVariable
@@ -19,6 +20,7 @@ from pytensor.graph import FunctionGraph
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import apply_ancestors, graph_inputs
+from pytensor.link.numba.dispatch.basic import numba_funcify
 from pytensor.tensor.basic import Split
 
 from pymc_kameleon.core.rows import Rows
@@ -186,7 +188,7 @@ class ModelFunctions:
 
         `make_graphs` returns (further inputs, outputs, entry_for) of each.
         """
-        depends_on = (type(self), self.value_vars, self.shapes, depends_on)
+        depends_on = (type(self), self.value_vars, self.shapes, depends_on, _surroundings())
         depends_on += (dict(compile_kwargs), _constants(self.results))
         known = _known.setdefault(model, [])
         for same, results, functions in known:
@@ -587,6 +589,13 @@ def _constants(results):
     """Return a digest of the graph's constants: PyTensor does not copy them, so they may change."""
     data = [getattr(var, "data", None) for var in graph_inputs(results)]
     return _fingerprint(v for v in data if isinstance(v, np.ndarray) and v.dtype.kind in "biufc")
+
+
+def _surroundings():
+    """Return what else PyTensor's compiler goes by: its configuration, and Ops that numba knows."""
+    flags = ("mode", "linker", "optimizer", "optimizer_including", "optimizer_excluding")
+    values = tuple(str(getattr(pytensor.config, flag)) for flag in flags)
+    return (*values, pytensor.config.numba__fastmath, len(numba_funcify.registry))
 
 
 def _check_exact(var, value, what):

@@ -4,12 +4,18 @@ numba looks at sizes alone: it would read the bits of an integer as a float. And
 into its input would change what other parts of the model compute from it, so it gets copies.
 """
 
+import traceback
+from pathlib import Path
+
 import numpy as np
 from pytensor.tensor import TensorType
 
 from pymc_kameleon.model.gathering import in_turn, perform
 from pymc_kameleon.model.layout import fits
 from pymc_kameleon.model.remote import NotHere
+
+PACKAGE = str(Path(__file__).parent.parent)
+"""Where our own files are."""
 
 
 class WrongReturn(TypeError):
@@ -82,9 +88,30 @@ def advice(error, ops):
         return ""
     if isinstance(error, MemoryError):
         return ". Look for a likelihood that keeps some memory with each evaluation"
-    shapes = [f"{op} returned shape {shape}" for op in ops for shape in op.shapes]
-    known = f" If it is about shapes: {', '.join(shapes)}." if shapes else ""
+    kind, place = type(error).__name__, _place(error)
+    if place is None:
+        shapes = [f"{op} returned shape {shape}" for op in ops for shape in op.shapes]
+        known = f" ({', '.join(shapes)})" if shapes else ""
+        return (
+            f". The {kind} comes from the model around what Python computes{known}: do the shapes "
+            "fit there?"
+        )
     return (
-        f".{known} If it is no mistake, and these parameters are to blame, let the likelihood "
-        'return NaN instead, or pass on_error="reject" to pk.black_box: then the point is rejected'
+        f". The {kind} was raised by {place}. If that is no mistake, and these parameters are to "
+        'blame, let it return NaN instead, or pass on_error="reject" to pk.black_box: then the '
+        "point is rejected"
     )
+
+
+def _place(error):
+    """Return in words which line raised an exception, None if it was compiled code."""
+    # PyTensor's generated code has no suffix; what has no file is of an interpreter.
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [line for line in frames if line.filename.endswith((".py", ">"))]
+    own = [line.filename.startswith(PACKAGE) for line in lines]
+    called = lines[max(np.flatnonzero(own), default=-1) + 1 :]
+    if not called:
+        return None
+    users = [line for line in called if "site-packages" not in line.filename]
+    line = (users or called)[-1]
+    return f"line {line.lineno} of {Path(line.filename).name}, in {line.name}"

@@ -218,6 +218,7 @@ class Store:
             self._make_room(states)
             for row, state in enumerate(states):
                 self._checkpoint(row, state)
+        self._before = dict(self._root.attrs)
         self._root.attrs.update(plan)
         self._resize(draws, tune)
         return self
@@ -332,9 +333,11 @@ class Store:
         self._lock.release()
 
     def discard(self):
-        """Release the store, and remove what `create` has made: the run has not begun."""
+        """Release the store, and undo what `create` or `extend` has made: the run has not begun."""
         if self._is_new:
             shutil.rmtree(self.path, ignore_errors=True)
+        else:
+            self._root.attrs.update(self._before)
         self._lock.release()
 
 

@@ -155,7 +155,7 @@ def reused(steps, evaluations):
     found = [step.reused(evaluations) for step in steps]
     if all(own is None for own in found):
         raise ValueError(
-            "evaluations are for pk.EmulatorMetropolis, or for a pk.SurrogateMetropolis that moves "
+            "reuse is for pk.EmulatorMetropolis, or for a pk.SurrogateMetropolis that moves "
             f"all variables, not {', '.join(map(repr, steps))}."
         )
     return found

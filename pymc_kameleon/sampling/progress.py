@@ -95,7 +95,8 @@ def speed(row):
     rate = row.done / row.seconds
     if rate < 1:
         return f"{in_words(1 / rate)}/draw"
-    return f"{rate:.3g} draws/s" if rate < 1000 else f"{rate / 1000:.3g}k draws/s"
+    power = min(int(np.log10(round(rate))) // 3, 2)
+    return f"{rate / 1000**power:.3g}{('', 'k', 'M')[power]} draws/s"
 
 
 def titles(steps):

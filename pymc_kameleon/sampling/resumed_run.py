@@ -98,7 +98,7 @@ class ResumedRun:
                 state.monitor.checks += n if job.holds_gil else 0
                 self.n_checks += n
             if self.path is None:
-                _check_untouched(self._saved, job)
+                _check_untouched(self._saved, job, states)
         tune = states[0].monitor.tune
         if budget is None:
             draws = self.before + (self._draws_left() if self._asked is None else self._asked)
@@ -256,8 +256,11 @@ def _steps_of_run(plan, steps, model):
 # ---- whether all is as it was -------------------------------------------------------------------
 
 
-def _check_untouched(saved, job):
-    """Raise a ValueError if draws or chains were taken out of a result, or put in another order."""
+def _check_untouched(saved, job, states):
+    """Raise a ValueError if draws or chains were taken out of a result, moved, or changed.
+
+    The last draws are compared with what the states of their chains give.
+    """
     kept, tuned = saved.plan["draws_kept"], saved.plan["tuning_kept"]
     chains = json.loads(saved.plan["chains_kept"])
     chains = [number for number in saved.numbers if number in chains]
@@ -277,6 +280,20 @@ def _check_untouched(saved, job):
                 f"{draws.size} draws of the chains {numbers}, and the run had {had} of {chains}. "
                 "Thin, cut or sort it after resuming."
             )
+    last = saved.draws.get("posterior")
+    for number, state in zip(saved.numbers, states, strict=True):
+        if number not in chains or state.monitor.done - state.monitor.tune != kept or kept == 0:
+            continue
+        with taking_notes(state.point, state.noted):
+            values = job.outputs.at(state.point)
+        for name, value in values.items():
+            before = last[name].sel(chain=number).values[-1]
+            if not np.allclose(before, value, rtol=1e-5, atol=1e-8, equal_nan=True):
+                raise ValueError(
+                    f"pk.resume needs the draws as they were made: the last one of {name} in chain "
+                    f"{number} is not where the chain stopped, which is at {value}. "
+                    "Were draws or chains changed, or put in another order?"
+                )
 
 
 def _check_same_density(job, state):

@@ -140,6 +140,9 @@ class Run:
                     self._submit()
                 self._take_results()
                 self._look_at_limits()
+                if self._why == "interrupted" and self._workers.has_no_workers():
+                    self._workers.abandon()
+                    break
         except KeyboardInterrupt:  # the second one, or the likelihood's own
             self._end("interrupted")
             self._workers.abandon()

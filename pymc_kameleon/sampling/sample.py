@@ -9,6 +9,7 @@ import pymc as pm
 
 from pymc_kameleon.core.conventions import CHAINS
 from pymc_kameleon.findings.words import counted
+from pymc_kameleon.model.black_box import Function
 from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
@@ -132,9 +133,10 @@ def sample(
     max_evaluations : int, optional
         Evaluations of the log-density that all chains may make together; there will never be more.
         They include those for starts, for the search for the posterior, and for tuning; if it calls
-        Python, also those before the run. The search takes at most half of them, or four fifths
-        where a Gaussian process makes it. Then the chains tune, and the rest makes draws, the same
-        number in each chain. `tune` and `draws` need not be given. See docs/sampling.md.
+        Python, also those before the run. The search takes at most half of them, three quarters if
+        emulators make it, or nine tenths if a Gaussian process does. Then the chains tune, and the
+        rest makes draws, the same number in each chain. `tune` and `draws` need not be given. See
+        docs/sampling.md.
     max_time : float or timedelta, optional
         Seconds after which to stop, tuning included; the draws that are being made are finished.
     target_ess : float, optional
@@ -196,7 +198,9 @@ def sample(
             store = None if store is None else as_path("store", store)
             steps = steps_of_run(step, model)
             follow = all(one.search.follows for one in steps)
-            if evaluators and max_concurrent is None and follow and (n := evaluators.size) > 1:
+            has_calls = any(isinstance(op, Function) for op in steps[0].log_density.users_ops)
+            n = evaluators.size if evaluators and has_calls else 0
+            if n > 1 and max_concurrent is None and follow:
                 max_concurrent = n
                 _log.info(
                     f"max_concurrent={n}, because the executor has so many workers. Pass it to "

@@ -205,6 +205,14 @@ class Workers:
             _kill(processes)
             queue._writer.close()  # so it stops waiting, as nobody is left to send
 
+    def has_no_workers(self):
+        """Whether a cluster of Dask has no workers, and waits for some that may never come.
+
+        Ctrl-C in a terminal ends those of the same terminal that are just beginning.
+        """
+        by = self.evaluators
+        return by is not None and by.is_dask and by.size == 0
+
     def note_error(self, error):
         """Note an exception that is not the task's own: the next task goes elsewhere."""
         self._broken = self._broken or isinstance(error, BrokenExecutor)

@@ -48,6 +48,14 @@ def with_rate(function):
     return inner
 
 
+def seeded(function):
+    @wraps(function)
+    def inner(a, b):
+        return function(a, b, 0.0)
+
+    return inner
+
+
 @pk.black_box(ndim=(1, 0), batched=True)
 def two(x, k):
     return k[:, None] * x, x.sum(axis=1)
@@ -64,6 +72,17 @@ def value_of(op, *inputs):
 
 
 # ---- a function ---------------------------------------------------------------------------------
+
+
+def test_a_decorator_may_change_what_a_function_takes():
+    @pk.black_box
+    @seeded
+    def line(a, b, seed):
+        return np.atleast_1d(a + b + seed)
+
+    assert evaluated([], line(1.0, b=2.0))() == [3.0]
+    with pytest.raises(TypeError, match=r"`line` .*seed"):
+        line(1.0, 2.0, seed=3.0)
 
 
 def test_the_example_of_its_docstring():

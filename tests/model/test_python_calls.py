@@ -26,16 +26,36 @@ def after(n, fails):
     return function
 
 
+RAISED = ArithmeticError, LookupError, AssertionError, np.linalg.LinAlgError, RuntimeError
+
+
+def note(fails, **options):
+    """Return what is said of an exception, and the exception."""
+    _, model = box(after(30, fails))
+    with pytest.raises(RAISED) as info:
+        sample(pk.baselines.RWM(model=model), chains=1, **options)
+    return "".join(getattr(info.value, "__notes__", ["?"])[:1]), info.value
+
+
 def looks_up(x):
     return {}["rate"]
 
 
-def test_what_helps_is_told():
-    _, model = box(after(30, looks_up))
-    with pytest.raises(LookupError) as info:
-        sample(pk.baselines.RWM(model=model), chains=1)
-    advised = 'let the likelihood return NaN instead, or pass on_error="reject"'
-    assert advised in info.value.__notes__[0]
+def asserts(x):
+    raise AssertionError  # as of a bare assert, to which pytest would add a text
+
+
+def says_no_more(x):
+    raise RuntimeError("code 7")
+
+
+@pytest.mark.parametrize("fails", [looks_up, asserts, says_no_more])
+def test_the_line_is_named(fails):
+    said, error = note(fails)
+    line = fails.__code__.co_firstlineno + 1
+    where = f"line {line} of test_python_calls.py, in {fails.__name__}. If that is no mistake"
+    assert f". The {type(error).__name__} was raised by {where}" in said
+    assert 'let it return NaN instead, or pass on_error="reject"' in said
 
 
 # ---- what is returned ---------------------------------------------------------------------------
@@ -68,7 +88,9 @@ def test_another_shape_is_named():
 
     with pytest.raises((ValueError, AssertionError), match="shape") as info:
         sample(pk.baselines.RWM(model=vector_of(mean)), chains=1)
-    assert "about shapes: FromFunctionOp{mean} returned shape (4,)" in info.value.__notes__[0]
+    assert (
+        "(FromFunctionOp{mean} returned shape (4,)): do the shapes fit" in info.value.__notes__[0]
+    )
 
 
 @pytest.mark.parametrize(

@@ -353,6 +353,10 @@ def test_a_run_that_is_refused_leaves_no_store(walk, path):
     sample(walk, store=path)
     with pytest.raises(ValueError, match="progressbar must be"):
         resume(path, walk.model, progressbar="long")
+    assert pk.load(path)["posterior"].sizes["draw"] == 30
+    with pytest.raises(ValueError, match="log_likelihood must be"):
+        resume(path, walk.model, 5, idata_kwargs={"log_likelihood": ["nope"]})
+    assert pk.load(path)["posterior"].sizes["draw"] == 30
     assert resume(path, walk.model)["posterior"].sizes["draw"] == 30
 
 
@@ -587,6 +591,7 @@ def thinned(dataset):
         (dict.fromkeys(DRAWN, lambda d: d.isel(draw=slice(10, None))), "posterior has 20 draws"),
         ({"posterior": lambda d: d.isel(draw=slice(0, 29))}, "posterior has 29 draws"),
         ({"posterior": lambda d: d.isel(draw=slice(None, None, -1))}, "in its order"),
+        ({"posterior": lambda d: 2 * d}, "is not where the chain stopped"),
         ({"posterior": lambda d: d.isel(draw=np.roll(np.arange(30), 7))}, "in its order"),
         (dict.fromkeys(DRAWN, lambda d: d.isel(draw=np.r_[5, 0:5, 6:30])), "in its order"),
         ({"posterior": lambda d: d.isel(chain=[1, 0])}, r"30 draws of the chains \[1, 0\]"),

@@ -122,6 +122,8 @@ def test_evaluations_to_come(done, evaluations, to_go):
         (10, 1, "10 draws/s"),
         (5, 4.0, "1.25 draws/s"),
         (99_999, 10, "10k draws/s"),
+        (1000, 1.0003, "1k draws/s"),
+        (3_000_000, 2, "1.5M draws/s"),
     ],
 )
 def test_speed(done, seconds, words):

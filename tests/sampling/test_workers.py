@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import (
+    Executor,
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
@@ -559,6 +560,29 @@ def test_a_call_that_is_interrupted_costs_no_other_its_draws(gentle, caplog):
         result = sample(gentle, tune=0, chains=2, executor=threads)
     assert "Sampling was interrupted" in caplog.text
     assert_same(resume(result, gentle.model, None), sample(gentle, tune=0, chains=2), ALL[:2])
+
+
+class Deserted(Executor):
+    """A cluster of Dask whose workers end with Ctrl-C, which is seen a bit later."""
+
+    def __init__(self):
+        self._client, self.seen = self, [{}, {"last": 1}, {"one": 1, "last": 1}]
+
+    def nthreads(self):
+        return self.seen.pop() if self.seen else {}
+
+    def submit(self, function, *arguments):
+        future = Future()
+        if threading.current_thread() is threading.main_thread():
+            future.set_result(function(*arguments))  # before the run
+        else:
+            signal.raise_signal(signal.SIGINT)
+        return future
+
+
+def test_ctrl_c_waits_for_no_cluster_where_nobody_is_left(gentle):
+    with pytest.raises(KeyboardInterrupt, match="no draws"):
+        sample(gentle, chains=2, executor=Deserted())
 
 
 class Tells(faults.Hangs):

@@ -302,7 +302,7 @@ def _check_calls(log_density, b, box, rows):
             raise ValueError(
                 f"`{box.name}` is not what it was in evaluations: at {given} its output {k} was "
                 f"{old[k]:.8g}, and is {new[k]:.8g} now; {np.count_nonzero(differs)} of "
-                f"{counted(len(differs), 'output')} differ. Leave evaluations out, or take those "
+                f"{counted(len(differs), 'output')} differ. Leave them out of reuse, or take those "
                 "of this function."
             )
     return len(places)

@@ -114,7 +114,7 @@ def _check_values(step, rows):
             )
             raise ValueError(
                 f"The log-density is not what it was in evaluations: at {where} it was "
-                f"{before:.8g}, and is {now:.8g} now. Leave evaluations out, or take those of this "
-                "model, with the same data and priors."
+                f"{before:.8g}, and is {now:.8g} now. Leave them out of reuse, or take those "
+                "of this model, with the same data and priors."
             )
     return len(chosen)

@@ -334,11 +334,13 @@ class Store:
 
     def discard(self):
         """Release the store, and undo what `create` or `extend` has made: the run has not begun."""
-        if self._is_new:
-            shutil.rmtree(self.path, ignore_errors=True)
-        else:
-            self._root.attrs.update(self._before)
-        self._lock.release()
+        try:
+            if self._is_new:
+                shutil.rmtree(self.path, ignore_errors=True)
+            else:
+                self._root.attrs.update(self._before)
+        finally:
+            self._lock.release()
 
 
 def add_group(path, name, dataset):

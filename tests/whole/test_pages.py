@@ -98,6 +98,15 @@ def unsaid(text):
     return [match[2] or match[0] for match in found]
 
 
+def test_tests_that_are_named_are_there():
+    """Faults have tests: `test_jit: what_it_is`, and without the file after another one of it."""
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py"))
+    faults = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(?:test_\w+: |(?=test_))(\w+)`", faults)
+    assert len(named) > 20
+    assert [name for name in named if not re.search(rf"def \w*{name}", tests)] == []
+
+
 def test_pictures_are_said_in_words():
     assert {name: unsaid(text) for name, text in TEXTS.items() if unsaid(text)} == {}
     wrong = "![](a.png) ![convergence](b.png) ![two lines that cross](c.png) <img src='d.png'>"

@@ -6,6 +6,7 @@ each state has all its draws.
 """
 
 import io
+import json
 import shutil
 import time
 import warnings
@@ -93,6 +94,11 @@ def locked(path):
 def saved_store(path):
     """Return what a store holds of its run; raise a ValueError if it is none."""
     zarr = zarr_module()
+    for file in sorted([*path.glob("*/zarr.json"), *path.glob("*/*/zarr.json")]):
+        try:
+            json.loads(file.read_text())
+        except (OSError, ValueError) as error:
+            raise _damaged(path, f"{file.relative_to(path)} cannot be read ({error})") from None
     try:
         root = zarr.open_group(path, mode="r", use_consolidated=False)
         checkpoints = root["checkpoints"]

@@ -16,7 +16,7 @@ from PIL import Image
 
 import pymc_kameleon as pk
 from pymc_kameleon.approximation.linalg import whitened
-from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain
+from pymc_kameleon.samplers.surrogate import fit, inner_chain, learning
 
 OUTPUT = Path(__file__).resolve().parents[1] / "docs" / "images" / "surrogate_banana.png"
 TUNE = (55, 273)
@@ -49,7 +49,7 @@ def tuned(n):
         point, (stats, *_) = step.step(point)
         n_evaluations += stats["n_logp"]
     step.stop_tuning()
-    points, _, _ = archive.points_of([step])
+    points, _, _ = learning.points_of([step])
     return step, points, n_evaluations
 
 

@@ -9,7 +9,6 @@ from pymc_kameleon.result.opening import evaluations_in, opened
 from pymc_kameleon.samplers.emulator import fit
 from pymc_kameleon.samplers.emulator.evaluations import calls_in
 from pymc_kameleon.samplers.emulator.learning import VARIANTS, drops, unpacked
-from pymc_kameleon.samplers.surrogate.emulator import emulator_of, is_of_surrogate
 
 MOST_CALLS = 900
 """Calls that it is fitted to, at most: the best ones."""
@@ -19,7 +18,7 @@ USUAL = 0.9
 
 
 def emulator(dt, name=None):
-    """Return the emulator of a black box, or of the log-density, that a run has fitted.
+    """Return the emulator of a black box that a run of EmulatorMetropolis has fitted.
 
     Parameters
     ----------
@@ -30,21 +29,18 @@ def emulator(dt, name=None):
 
     Returns
     -------
-    SimulatorEmulator or Emulator
-        Of EmulatorMetropolis ``emulator(x)`` takes inputs (..., p) of the black box, and returns
-        outputs (..., q); it has ``error(x)`` and ``gradient(x)``. Of SurrogateMetropolis it takes
-        unconstrained ``coordinates`` (..., d), and returns log-densities (...), as ``model.logp()``
-        does; ``error`` says how good they are.
+    SimulatorEmulator
+        ``emulator(x)`` takes inputs (..., p) of the black box, and returns outputs (..., q); it has
+        ``error(x)`` and ``gradient(x)``.
 
     Raises
     ------
     ValueError
-        If the result keeps no evaluations, there is no such black box, or nothing was fitted.
+        If the result keeps no evaluations of a black box, or there is no such one.
 
     Notes
     -----
-    It is good where the posterior is, and poor where the run has never been. Of the surrogates of
-    several chains it is the one with the least error.
+    It is good where the posterior is, and poor where the run has never been.
 
     Examples
     --------
@@ -54,10 +50,6 @@ def emulator(dt, name=None):
     >>> outputs, errors = emulator([0.3, 0.7]), emulator.error([0.3, 0.7])  # doctest: +SKIP
     """
     dt = opened(dt)
-    if is_of_surrogate(dt):
-        if name is not None:
-            raise ValueError(f"name is for black boxes: {name!r} has no emulator of its own here.")
-        return emulator_of(dt)
     known = {calls.described["label"]: calls for calls in calls_in(evaluations_in(dt))}
     if name is None and len(known) == 1:
         [name] = known

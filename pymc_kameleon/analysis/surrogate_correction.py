@@ -33,12 +33,12 @@ from pymc_kameleon.analysis.batches import (
 from pymc_kameleon.analysis.corrections import NotCorrected
 from pymc_kameleon.analysis.moves import Moves, correction_by
 from pymc_kameleon.result.superchains import size_of_superchains, superchains_of
-from pymc_kameleon.samplers.surrogate.emulator import emulator_from
 from pymc_kameleon.samplers.surrogate.moves import (
     SETS,
     Spread,
     ends_of_pairs,
     generator_of,
+    log_s,
     parameters_of,
     same_surrogates,
 )
@@ -82,15 +82,15 @@ def moves_of(kept, learned, size=1):
     )
     (chains, draws), (row, draw) = accept_prob.shape, np.nonzero(~np.isnan(accept_prob))
     at = row, draw
-    of_chains = [learned.sel(chain=chain) for chain in kept["chain"].values if len(row)]
-    parameters = [parameters_of(own) for own in of_chains]
+    chosen = kept["chain"].values if len(row) else ()
+    parameters = [parameters_of(learned.sel(chain=chain)) for chain in chosen]
     if all(len(same_surrogates(parameters[k : k + size])) == 1 for k in range(0, chains, size)):
         row, draw = row // size, row % size * draws + draw
-        of_chains, parameters = of_chains[::size], parameters[::size]
+        parameters = parameters[::size]
     log_w = np.empty(len(row))
     for k in np.unique(row):
         own = row == k
-        log_w[own] = logp[at][own] - emulator_from(of_chains[k])(end[at][own])
+        log_w[own] = logp[at][own] - log_s(parameters[k], end[at][own])
     return Moves(row, draw, start[at], end[at], log_w, accept_prob[at], parameters)
 
 
@@ -137,9 +137,9 @@ class _Known:
     def __init__(self, rows, moves, batches, clipped, centre, n_runs, rng):
         self.rows, self._clipped, self._centre, q = rows, clipped, centre, len(centre)
         self._size = max(1, NUMBERS_PER_PART // q)
-        self._spread = spread = Spread(moves.parameters[rows[0]], rng)
+        self._spread = spread = Spread(moves.parameters[rows[0]])
         self._n_moves = np.bincount(moves.row)[rows][:, None]
-        x, w = spread.more(POINTS)
+        x, w = spread.points(POINTS, rng)
         self._average(x, w)
         self.sums = np.zeros((len(rows), batches.a.shape[1], q))
         self._run(moves, batches.of_moves, x, w, n_runs, rng)
@@ -177,7 +177,7 @@ class _Known:
             own = np.repeat(np.flatnonzero(moves.row == row), n_runs)
             chosen = rng.random(len(own)) * cumulative[-1]
             partners = x[np.searchsorted(cumulative, chosen, side="right")]
-            *ends, apart, _ = ends_of_pairs(moves.parameters[row], moves.start[own], partners, rng)
+            *ends, apart = ends_of_pairs(moves.parameters[row], moves.start[own], partners, rng)
             apart = np.flatnonzero(apart)
             for first in range(0, len(apart), self._size):
                 part = apart[first : first + self._size]

@@ -251,7 +251,7 @@ class Approximation:
     """
 
     def __init__(self, density, chain, at, explore):
-        self.chain, self.n_evaluated = chain, 0
+        self.chain = chain
         self._density, self._at, self._explore = density, at, explore
 
     def u_of(self, z):
@@ -280,7 +280,7 @@ class Approximation:
         of_points = np.empty(k), np.empty((k, d))
         of_chains = np.empty((n, k, d)), np.empty((n, k)), np.empty((n, k))
         arguments = points, *of_points, *of_chains, rng
-        self.n_evaluated += self._explore(self._density, self.chain, self._at, *arguments)
+        self._explore(self._density, self.chain, self._at, *arguments)
         return *of_points, *of_chains
 
     def nearest_image(self, z):
@@ -292,8 +292,7 @@ def compiled_exploration(log_density, jump):
     """Return a function, to be compiled, that runs chains, or computes log s and its gradients.
 
     It runs chains from points u, to `places` (n, k, d); or, if n is 0, it computes `values` (k,)
-    and `slopes` at points z. Both are one function, as each takes seconds to compile. It returns
-    how often log s was evaluated.
+    and `slopes` at points z. Both are one function, as each takes seconds to compile.
     """
 
     def explore(density, chain, at, points, values, slopes, places, log_s, accept_prob, rng):
@@ -316,9 +315,6 @@ def compiled_exploration(log_density, jump):
                     )
                 copy(at.u, places[i, k])
                 log_s[i, k] = now
-        if n == 0:
-            return points.shape[0]
-        return n * points.shape[0] * (1 + chain.most_leaps[0]) // 2
 
     return cached_jit(explore, (log_density, jump))
 

@@ -53,8 +53,6 @@ def plot_emulator(
     """
     plot = Plot(EMULATOR_VISUALS, visuals, backend, pc_kwargs)
     own = dt if isinstance(dt, SimulatorEmulator) else emulator(result_of(dt), name)
-    if not isinstance(own, SimulatorEmulator):
-        raise ValueError("This plots the emulator of a simulator, of pk.EmulatorMetropolis.")
     places = _chosen("inputs", inputs, own.inputs)
     rows = _chosen("outputs", outputs, list(range(own.n_outputs)))
     data = _effects(own, places, rows).to_dataset(name="effect")

@@ -116,14 +116,15 @@ class InitialSearch:
     def approach(self, q, logp):
         """Return the WarmStart that a search from `q` comes to."""
         step, budget = self.step, self.budget()
-        guide, is_few = step.guide, self.has_few_evaluations
+        guide, is_few = step.guide if step.guide.is_known else None, self.has_few_evaluations
         found = approach(logp, q[: self.d], step.rng, budget, guide, is_few)
         self.note_all(found.rounds, len(found.logps))
         if self.follows and len(found.logps) <= budget:
-            step.guide = found.guide
+            where = {name: getattr(found, name) for name in ("x", "scales", "factor", "exact")}
+            step.guide = step.guide._replace(**where)
         step.monitor.climbing = found.climbing
         if self.follows:  # of others, nothing is known together
-            self.note_searches(int(not guide.is_known), 1)
+            self.note_searches(int(guide is None), 1)
         return found
 
     def begin_near(self, found, q, logp):

@@ -25,8 +25,8 @@ from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.model.functions import ModelOutputs
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.density import Surrogate
+from pymc_kameleon.samplers.surrogate.inner_chain import Parameters
 from pymc_kameleon.samplers.surrogate.moves import Spread, ends_of_pairs, new_ends
-from pymc_kameleon.samplers.surrogate.proposal import Parameters
 
 # ---- known answers, with a surrogate that is far off --------------------------------------------
 
@@ -94,7 +94,7 @@ def test_it_is_exact_however_bad_the_surrogate_is(monkeypatch):
     assert found.is_better.all()
 
     def as_if_all_met(parameters, start, others, rng):
-        return start, others, np.zeros(len(start), bool), len(start)
+        return start, others, np.zeros(len(start), bool)
 
     monkeypatch.setattr(surrogate_correction, "ends_of_pairs", as_if_all_met)
     wrong = surrogate_correction.corrected(at_draws(x), moves, functions)
@@ -173,9 +173,7 @@ def test_new_runs_are_those_of_the_inner_chain():
     start, others = u @ parameters.factor.T + parameters.mean
     met = 0
     for k in range(30):
-        *ends, apart, _ = ends_of_pairs(
-            parameters, start[[k]], others[[k]], np.random.default_rng(k)
-        )
+        *ends, apart = ends_of_pairs(parameters, start[[k]], others[[k]], np.random.default_rng(k))
         alone = [by_hand.inner_chain(v, 1.0, np.random.default_rng(k)) for v in u[:, k]]
         if apart[0]:
             expected = parameters.mean + np.array(alone) @ parameters.factor.T
@@ -189,7 +187,7 @@ def test_new_runs_are_those_of_the_inner_chain():
 def test_doubts_are_those_of_a_gaussian_process():
     """That has been told the values at the centres."""
     parameters = spoilt()
-    s, spread = parameters.surrogate, Spread(parameters, np.random.default_rng(1))
+    s, spread = parameters.surrogate, Spread(parameters)
     u = np.random.default_rng(2).standard_normal((5, 2))
 
     def kernel(a, b):
@@ -204,7 +202,7 @@ def test_doubts_are_those_of_a_gaussian_process():
     at_centres = parameters.mean + (c / s.rates) @ parameters.factor.T
     np.testing.assert_allclose(spread.doubt(at_centres), 0, atol=1e-2)
     alone = parameters._replace(surrogate=s._replace(n=np.array([0])))
-    assert not Spread(alone, np.random.default_rng(1)).doubt(at_centres).any()
+    assert not Spread(alone).doubt(at_centres).any()
 
 
 def slowly(f, moves, function, n_runs, under_s):
@@ -252,7 +250,7 @@ def slowly(f, moves, function, n_runs, under_s):
 
     def k(row, x):
         x = np.repeat(x[None], n_runs, axis=0)
-        ends, others, apart, _ = surrogate_correction.ends_of_pairs(
+        ends, others, apart = surrogate_correction.ends_of_pairs(
             moves.parameters[row], x, None, None
         )
         values = zip(ends, others, apart, strict=True)
@@ -312,7 +310,7 @@ def test_the_estimator_is_that_of_a_slow_version(share, seed, monkeypatch):
         def __init__(self, *_):
             pass
 
-        def more(self, n):
+        def points(self, n, rng):
             return under_s[:2]
 
         def doubt(self, x):
@@ -324,7 +322,7 @@ def test_the_estimator_is_that_of_a_slow_version(share, seed, monkeypatch):
     def shrunk(parameters, start, others, rng):
         shifts = np.resize(np.linspace(-5, 4, 4), len(start))[:, None]
         ends = 0.2 * start + shifts + 0.1 * parameters.n_inner
-        return ends, ends[:, ::-1] / 2, shifts[:, 0] > -5, 1
+        return ends, ends[:, ::-1] / 2, shifts[:, 0] > -5
 
     monkeypatch.setattr(surrogate_correction, "Spread", Known)
     monkeypatch.setattr(surrogate_correction, "ends_of_pairs", shrunk)

@@ -82,7 +82,6 @@ def of_averages():
         expectation = pk.expectation(dt, lambda v: v["a"].sum(axis=-1) > v["s"])
         yield f"{name}, expectation", expectation._asdict()
         yield f"{name}, modes", pk.mode_occupancy(dt).dataset
-    yield "emulator", {"at 0": pk.emulator(dt)(np.zeros(3))}
 
 
 def of_other_models():

@@ -27,10 +27,10 @@ from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.samplers.surrogate import fit
-from pymc_kameleon.samplers.surrogate.archive import worth_fitting
 from pymc_kameleon.samplers.surrogate.density import Surrogate
+from pymc_kameleon.samplers.surrogate.inner_chain import Parameters
+from pymc_kameleon.samplers.surrogate.learning import worth_fitting
 from pymc_kameleon.samplers.surrogate.moves import SETS, new_ends, same_surrogates
-from pymc_kameleon.samplers.surrogate.proposal import Parameters
 
 MOST_POINTS, GOOD_ERROR, LARGEST_ERROR = 2048, 2e-3, 0.02
 """Points of each set, and t density, by which Z_s is found, at most, until the error of its

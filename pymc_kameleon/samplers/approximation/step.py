@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from pymc_kameleon.approximation.modes import shares_in
 from pymc_kameleon.core.history import History
 from pymc_kameleon.core.scaling import ScaleTuning, best_scale
+from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.learned import COORDINATE, SHAPE_TEXT, UNITS, Quantity, covariance
 
@@ -57,3 +59,11 @@ class ApproximationStep(KameleonStep):
             **covariance(own.factor, SHAPE_TEXT),
             "shares": Quantity(("move",), own.shares, "Probabilities of moves.", labels=labels),
         }
+
+
+def several_modes(modes):
+    """Tell between which modes chains move, by the mixture of these."""
+    if len(shares := shares_in(modes)) < 2:
+        return None
+    listed = ", ".join(f"{100 * share:.0f} %" for share in shares)
+    return finding("several_modes", n=len(shares), shares=listed)

@@ -13,9 +13,9 @@ from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.samplers.approximation import metropolis as approximation
-from pymc_kameleon.samplers.approximation.findings import several_modes
 from pymc_kameleon.samplers.approximation.initial_search import SearchByApproximation
 from pymc_kameleon.samplers.approximation.metropolis import ApproximationMetropolis
+from pymc_kameleon.samplers.approximation.step import several_modes
 from pymc_kameleon.samplers.emulator import findings
 from pymc_kameleon.samplers.emulator.density import Mirrors
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of, reused_by

@@ -1,8 +1,10 @@
 """SurrogateMetropolis: moves that a fitted log-density proposes.
 
-``metropolis``, ``proposal`` the sampler, and what it proposes ``density``, ``fit`` the surrogate,
-compiled; how it is fitted ``learning``, ``archive`` what is learned while tuning, and from which
-points ``active`` the first evaluations, chosen by a Gaussian process ``inner_chain`` settings of
-the inner chain ``problems`` what is said of it ``moves``, ``emulator`` from a result: new runs of
-its inner chain; the surrogate itself
+``metropolis``      the sampler; ``initial_search`` is what precedes its first draw
+``inner_chain``     what it proposes: the chain on the surrogate
+``density``, ``fit``  the surrogate, compiled; how it is fitted
+``learning``, ``modes``  what is learned while tuning
+``active``          the first evaluations, chosen by a Gaussian process
+``evaluations``, ``moves``  what a result keeps, and what is made of that
+``findings``        what is said of it
 """

@@ -12,7 +12,6 @@ from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.samplers.approximation.initial_search import N_GUIDED
 from pymc_kameleon.samplers.surrogate import modes
 from pymc_kameleon.samplers.surrogate.active.search import (
-    ActiveGuide,
     Search,
     active_budget,
     most_of_search,
@@ -22,6 +21,7 @@ from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, Known, lea
 from pymc_kameleon.samplers.surrogate.evaluations import each_once
 from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.warm_start.approach import FOLLOWING, WARM_START_BUDGET
+from pymc_kameleon.step.warm_start.search import Guide
 
 
 class SearchByProcess(InitialSearch):
@@ -83,7 +83,7 @@ class SearchByProcess(InitialSearch):
 
     def no_guide(self):
         """Return the guide, which has room for draws of the process."""
-        return ActiveGuide.of(super().no_guide(), N_GUIDED if self.is_active else 0)
+        return Guide.nowhere(self.d, N_GUIDED if self.is_active else 0)
 
     def find(self, q, logp):
         """Go there, and remember all that was evaluated on the way."""
@@ -158,7 +158,6 @@ class SearchByProcess(InitialSearch):
             self.begin_near(self.approach(q, noted), q, noted)
         finally:  # it may be interrupted, and then begins again
             self._n_searched -= n
-        step.guide = ActiveGuide.of(step.guide, N_GUIDED if self.is_active else 0)
 
     def _active_search_from(self, start):
         """Return the search from a start, or the one that was interrupted."""

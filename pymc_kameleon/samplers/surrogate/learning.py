@@ -13,6 +13,7 @@ from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import linear_algebra, whitened
 from pymc_kameleon.approximation.modes import MODE_NU, NEGLIGIBLE_MASS
 from pymc_kameleon.core.arrays import copy_arrays
+from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.samplers.approximation.moves import (
     BY_S,
     EXPECTED_MOVES,
@@ -22,8 +23,9 @@ from pymc_kameleon.samplers.approximation.moves import (
     newest,
     shares_of,
 )
-from pymc_kameleon.samplers.surrogate import archive, fit, inner_chain, modes
+from pymc_kameleon.samplers.surrogate import fit, inner_chain, modes
 from pymc_kameleon.samplers.surrogate.fit import Hyper, log_t
+from pymc_kameleon.samplers.surrogate.inner_chain import MOST_LOOKS
 
 SHARED_PARAMETERS = (
     "shares",
@@ -57,12 +59,15 @@ LEAST_LOW = 8
 PAYS, GOOD = 2.0, 1.0
 """What a move by the surrogate should be worth: so many times a walk, or so much."""
 
-LOOK_SHARE, MOST_LOOKS = 0.02, 50
-"""Points that a chain looks at after each fit, as a share of its transitions; and at most."""
+LOOK_SHARE = 0.02
+"""Points that a chain looks at after each fit, as a share of its transitions."""
 
-N_OF_T, FEW = 4096, 500
+N_OF_T, MOST_ROUGH = 4096, 500
 """Points of t from which draws of s are taken; and evaluations up to which none is looked at: s is
 too rough, and far points with next to no mass would spoil what else is made of so few."""
+
+SPARSE_DISTANCE = 3.0
+"""Times d: squared distance |u|² from which on points are preferred, as they are few."""
 
 LOOK_RADII = 0.25 * 1.2 ** np.arange(27)
 """Distances from a state at which such a point is searched for; none is farther out."""
@@ -115,7 +120,7 @@ def learn_from(chains, rng):
     if not is_last:
         least[WIDE] = LEAST_THAT_FINDS
     parameters.shares[:] = shares_of(worth, least)
-    looks_at_draws = seen.n > FEW and not is_last
+    looks_at_draws = seen.n > MOST_ROUGH and not is_last
     draws = draws_of_s(surrogate, len(chains) if looks_at_draws else 0, rng)
     for k, chain in enumerate(chains):
         copy_arrays(parameters, chain.parameters, SHARED_PARAMETERS)
@@ -131,13 +136,13 @@ def learn_from(chains, rng):
 def seen_by(chains, rng):
     """Return what chains have Seen."""
     moves = newest(chains)
-    points, f, is_move = archive.points_of(chains)
-    best = archive.best_warm_start(chains).tuning
+    points, f, is_move = points_of(chains)
+    best = best_warm_start(chains).tuning
     mean, factor = moments(best.middle, best.home_factor, moves)
     states = np.concatenate([[chain.state.x for chain in chains], moves[0]])
-    u, middle = whitened(points, mean, factor), archive.level(chains, moves)
-    rows = archive.worth_fitting(u, f - middle, fit.N_CENTRES, rng)
-    sample = u[rows], f[rows], archive.scored(is_move[rows])
+    u, middle = whitened(points, mean, factor), level(chains, moves)
+    rows = worth_fitting(u, f - middle, fit.N_CENTRES, rng)
+    sample = u[rows], f[rows], scored(is_move[rows])
     newest_states = whitened(states[-10 * inner_chain.N_STARTS :], mean, factor)
     return Seen(mean, factor, sample, newest_states, middle, len(f))
 
@@ -159,12 +164,62 @@ def unpacked(hyper):
     return Hyper(bool(on_quadratic), *numbers[:4], tuple(numbers[4:]))
 
 
+# ---- points that a surrogate is fitted to, and which of them count ------------------------------
+
+
+def best_warm_start(chains):
+    """Return the chain whose way led to where most mass is; one that arrived, if any did."""
+    return max(chains, key=lambda chain: (chain.tuning.has_arrived[0], chain.tuning.mass[0]))
+
+
+def points_of(chains):
+    """Return all points (n, d) that were evaluated, each once, f there, and which were moves."""
+    rows, moves = [chains[0].tuning.known], []
+    for chain in chains:
+        tuning, d = chain.tuning, chain.state.x.size
+        rows.append(tuning.home[: tuning.n_home[0]])
+        moves.append(tuning.moves.points[: tuning.moves.counts[0], d : 2 * d + 1])
+    is_move = np.repeat([False, True], [sum(map(len, rows)), sum(map(len, moves))])
+    rows = np.concatenate([*rows, *moves])
+    first = np.sort(np.unique(rows, axis=0, return_index=True)[1])  # as they came, whatever bits
+    first = first[np.isfinite(rows[first, -1])]
+    return rows[first, :-1], rows[first, -1], is_move[first]
+
+
+def level(chains, moves):
+    """Return the median of f over the states that the moves led to, about."""
+    f = np.concatenate([[chain.state.logp[0] for chain in chains], moves[2]])
+    weights = np.concatenate([np.ones(len(chains)), moves[3]])
+    order = np.argsort(f, kind="stable")
+    total = np.cumsum(weights[order])
+    return f[order[np.searchsorted(total, total[-1] / 2)]]
+
+
+def worth_fitting(u, f, most, rng):
+    """Return rows of the points that a surrogate is fitted to, in random order."""
+    d, drops = u.shape[1], np.maximum(-f, 0)
+    rows = np.flatnonzero(drops < drop(d, NEGLIGIBLE))
+    if len(rows) == 0:
+        return rows
+    far = np.maximum(np.sum(u[rows] ** 2, axis=1) / (SPARSE_DISTANCE * d), 1)
+    weights = (np.exp(-drops[rows] / 4) + 0.02) * far**2
+    return rng.choice(rows, min(most, len(rows)), replace=False, p=weights / weights.sum())
+
+
+def scored(is_move):
+    """Return the points whose errors count: those of moves, if there are enough of them.
+
+    Others, in lines and close together, are easy to predict.
+    """
+    return is_move if np.count_nonzero(is_move) >= FEW else np.ones(len(is_move), bool)
+
+
 # ---- chains that are lost ----------------------------------------------------------------------
 
 
 def move_lost_chains(chains):
     """Move chains whose place has hardly any mass, as the way has shown, to the best one's."""
-    best = archive.best_warm_start(chains)
+    best = best_warm_start(chains)
     for chain in chains:
         lost = best.tuning.mass[0] - chain.tuning.mass[0]
         if lost > NEGLIGIBLE_MASS:

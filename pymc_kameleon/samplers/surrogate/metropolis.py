@@ -19,18 +19,16 @@ from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.samplers.approximation import moves
-from pymc_kameleon.samplers.approximation.findings import several_modes
 from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
-from pymc_kameleon.samplers.approximation.step import ApproximationStep
-from pymc_kameleon.samplers.surrogate import emulator, findings, fit, learning, modes
+from pymc_kameleon.samplers.approximation.step import ApproximationStep, several_modes
+from pymc_kameleon.samplers.surrogate import findings, fit, learning, modes
 from pymc_kameleon.samplers.surrogate.density import log_surrogate
 from pymc_kameleon.samplers.surrogate.evaluations import Reused, dataset_of, reused_by
 from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
-from pymc_kameleon.samplers.surrogate.inner_chain import N_INNER, power
+from pymc_kameleon.samplers.surrogate.inner_chain import N_INNER, Parameters, inner_chain, power
 from pymc_kameleon.samplers.surrogate.learning import WIDE
 from pymc_kameleon.samplers.surrogate.modes import Found
-from pymc_kameleon.samplers.surrogate.moves import compiled_runs
-from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_chain
+from pymc_kameleon.samplers.surrogate.moves import compiled_runs, learned
 from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
 from pymc_kameleon.step.learned import Quantity
 from pymc_kameleon.step.pooling import in_the_same_place
@@ -345,5 +343,5 @@ class SurrogateMetropolis(ApproximationStep):
         own = self.parameters
         return super()._learned() | {
             "n_inner": Quantity((), own.n_inner[0], "Steps of the inner chain, M."),
-            **emulator.learned(own),
+            **learned(own),
         }

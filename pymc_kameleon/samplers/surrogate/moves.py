@@ -1,6 +1,6 @@
-"""Points of the surrogate of SurrogateMetropolis, and new runs of its inner chain, which are free.
+"""What a result keeps of the surrogate, its points, and new runs of its inner chain.
 
-Averages are corrected by them, and draws of the surrogate itself are made by them.
+These are free. Averages are corrected by them, and draws of the surrogate itself are made by them.
 
 Symbols: as in metropolis.py.
 """
@@ -24,23 +24,74 @@ from pymc_kameleon.core.metropolis import log_uniform
 from pymc_kameleon.samplers.approximation.moves import log_t
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate
-from pymc_kameleon.samplers.surrogate.emulator import surrogate_from
-from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_proposal
+from pymc_kameleon.samplers.surrogate.inner_chain import Parameters, inner_proposal
+from pymc_kameleon.step.learned import BIS, COORDINATE, Quantity
 from pymc_kameleon.step.messages import say_if_compiling
+
+# ---- in a result --------------------------------------------------------------------------------
+
+U, U_BIS, CENTRE = "whitened", "whitened_bis", "centre"
+"""Dimensions: of u, and of the points that the surrogate was fitted to."""
+
+KEPT = {
+    "factor": (
+        (COORDINATE, BIS),
+        "Factor L of `covariance`: s is a function of u = L⁻¹(x − mean).",
+    ),
+    "nu": ((), "Degrees of freedom ν of the t density."),
+    "is_quadratic": ((), "Whether kernels are added to a quadratic; if not, to the t density."),
+    "constant": ((), "Constant term."),
+    "linear": ((U,), "Of the polynomial, its gradient at u = 0."),
+    "quadratic": (
+        (U, U_BIS),
+        "Of the polynomial, its Hessian below the diagonal; half of it there.",
+    ),
+    "bounds": (("bound",), "Least and largest difference from the log of the t density."),
+    "centres": ((U, CENTRE), "Points u that it was fitted to, times rates."),
+    "weights": ((CENTRE,), "Of the kernels there."),
+    "rates": ((U,), "Reciprocal lengths of the kernels."),
+}
+"""Dimensions and descriptions of fields of a Surrogate, and of the coordinates' factor."""
+
+
+def learned(parameters):
+    """Return what a result keeps of the surrogate, a Quantity by name."""
+    surrogate, error = parameters.surrogate, parameters.error[0]
+    n = surrogate.n[0]
+    found = {
+        "n_centres": Quantity((), n, "Kernels of the surrogate."),
+        "surrogate_error": Quantity((), error, "Mean error of points left out.", "log-density"),
+    }
+    own = surrogate._asdict() | {"factor": np.tril(parameters.factor)}
+    own |= {name: own[name][..., :n] for name in ("centres", "weights")}
+    for name, (dims, text) in KEPT.items() if not np.isnan(error) else ():
+        if n > 0 or CENTRE not in dims:
+            values = own[name] if dims else own[name][0]
+            found[f"surrogate_{name}"] = Quantity(dims, values, text)
+    return found
 
 
 def parameters_of(own):
-    """Return the Parameters of one chain, with what its inner chain needs."""
-    surrogate = surrogate_from(own)
-    sizes = {"d": surrogate.linear.size, "m": surrogate.weights.size}
+    """Return the Parameters of one chain of a result; NaN follows the n centres that it has."""
+    kept = {name: own[f"surrogate_{name}"].values for name in KEPT if f"surrogate_{name}" in own}
+    n, factor = own["n_centres"].item(), kept.pop("factor")
+    kept |= {name: kept[name][..., :n] for name in ("centres", "weights") if name in kept}
+    sizes = {"d": len(factor), "m": len(kept.get("weights", ()))}
+    if sizes["m"] != n:  # compiled code would read beyond them
+        raise ValueError(f"The group learned was changed: it has {sizes['m']} centres, not {n}.")
     return allocate(
         Parameters,
         sizes,
         mean=own["mean"].values,
-        factor=own["surrogate_factor"].values,
+        factor=factor,
         n_inner=own["n_inner"].values,
-        surrogate=allocate(Surrogate, sizes, **surrogate._asdict()),
+        surrogate=allocate(Surrogate, sizes, n=n, **kept),
     )
+
+
+def log_s(parameters, x):
+    """Return log s at points x (n, d)."""
+    return fit.values(parameters.surrogate, whitened(x, parameters.mean, parameters.factor))
 
 
 def same_surrogates(parameters):
@@ -58,29 +109,24 @@ def same_surrogates(parameters):
 class Spread:
     """Points of s, with weights: those of t, spread evenly, which have weights s/t."""
 
-    def __init__(self, parameters, rng):
-        self._parameters, self._most = parameters, None
-        self._even = qmc.Sobol(parameters.mean.size + 1, scramble=False)
-        self._shifts = rng.random((SETS, 1, parameters.mean.size + 1))
+    def __init__(self, parameters):
+        self._parameters = parameters
 
-    def more(self, n):
-        """Return more points (SETS, n, d), in independent sets, and weights; n is a power of 2."""
-        p, even = self._parameters, (self._even.random(n) + self._shifts) % 1
-        u = points_of_t(even, p.surrogate.nu[0])
-        log_w = self._log_weights(u.reshape(-1, u.shape[2]))
-        self._most = log_w.max() if self._most is None else self._most
-        return p.mean + u @ np.tril(p.factor).T, np.exp(log_w - self._most).reshape(u.shape[:2])
+    def points(self, n, rng):
+        """Return points (SETS, n, d), in independent sets, and weights; n is a power of 2."""
+        p, d = self._parameters, self._parameters.mean.size
+        even = qmc.Sobol(d + 1, scramble=False).random(n) + rng.random((SETS, 1, d + 1))
+        sets = points_of_t(even % 1, p.surrogate.nu[0])
+        u = sets.reshape(-1, d)
+        log_w = fit.values(p.surrogate, u) - fit.log_t(u, p.surrogate.nu[0])  # h
+        weights = np.exp(log_w - log_w.max()).reshape(SETS, n)
+        return p.mean + sets @ np.tril(p.factor).T, weights
 
     def is_lowest(self, x):
         """Whether s is as low as it may be at points x (n, d), where nothing is known."""
         p = self._parameters
         u = whitened(x, p.mean, p.factor)
         return fit.are_lowest(p.surrogate, u, fit.values(p.surrogate, u))
-
-    def _log_weights(self, u):
-        """Return log s/t at points u (n, d), which is h."""
-        surrogate = self._parameters.surrogate
-        return fit.values(surrogate, u) - fit.log_t(u, surrogate.nu[0])
 
     def doubt(self, x):
         """Return sds (n,) by which log π may differ from log s: of a process with its kernels."""
@@ -124,16 +170,12 @@ class Scratch(NamedTuple):
 
 @jit
 def meet(parameters, scratch, rng):
-    """Move v and other by M steps each, with the same random numbers, or until they meet.
-
-    Return whether they met, and how often s was evaluated.
-    """
+    """Move v and other by M steps each, with the same random numbers; return whether they meet."""
     surrogate, distances = parameters.surrogate, scratch.distances
     nu = surrogate.nu[0]
     v, w, other, other_w = scratch.v, scratch.w, scratch.other, scratch.other_w
     log_s = log_surrogate(surrogate, v, distances)
     log_s_other = log_surrogate(surrogate, other, distances)
-    evaluated = 2
     for _ in range(parameters.n_inner[0]):
         log_ratio, log_ratio_other = -log_s, -log_s_other
         is_same = inner_proposal(parameters, v, w, rng)
@@ -147,19 +189,18 @@ def meet(parameters, scratch, rng):
         log_s_w = log_s_other_w = log_surrogate(surrogate, w, distances)
         if not is_same:
             log_s_other_w = log_surrogate(surrogate, other_w, distances)
-        evaluated += 1 if is_same else 2
         bound = log_uniform(rng)
         accepted = bound < log_ratio + log_s_w
         other_accepted = bound < log_ratio_other + log_s_other_w
         if accepted and other_accepted and is_same:
-            return True, evaluated
+            return True
         if accepted:
             copy(w, v)
             log_s = log_s_w
         if other_accepted:
             copy(other_w, other)
             log_s_other = log_s_other_w
-    return False, evaluated
+    return False
 
 
 @cache
@@ -167,16 +208,13 @@ def compiled_runs():
     """Return the compiled function that runs pairs of inner chains."""
 
     def new_runs(parameters, scratch, start, others, apart, rng):
-        """Replace starts x and others (n, d) by ends; return how often s was evaluated."""
-        total = 0
+        """Replace starts x and others (n, d) by ends."""
         for i in range(start.shape[0]):
             for points, u in ((start, scratch.v), (others, scratch.other)):
                 u_of(parameters, points[i], u)
-            met, evaluated = meet(parameters, scratch, rng)
-            apart[i], total = not met, total + evaluated
+            apart[i] = not meet(parameters, scratch, rng)
             for points, u in ((start, scratch.v), (others, scratch.other)):
                 x_of(parameters, u, points[i])
-        return total
 
     sizes = {"d": 1, "m": 1}
     parameters, scratch = allocate(Parameters, sizes), allocate(Scratch, sizes)
@@ -188,13 +226,13 @@ def compiled_runs():
 def ends_of_pairs(parameters, start, others, rng):
     """Run inner chains from x and from others (n, d), each pair with the same random numbers.
 
-    Return where each ends, whether the pair did not meet (n,), and how often s was evaluated.
+    Return where each ends, and whether the pair did not meet (n,).
     """
     scratch = allocate(Scratch, {"d": start.shape[1], "m": parameters.surrogate.weights.size})
     ends, others = (np.array(points, np.float64, order="C") for points in (start, others))
     apart = np.empty(len(ends), np.bool_)
-    evaluated = compiled_runs()(parameters, scratch, ends, others, apart, rng)
-    return ends, others, apart, evaluated
+    compiled_runs()(parameters, scratch, ends, others, apart, rng)
+    return ends, others, apart
 
 
 def new_ends(parameters, start, rng):

@@ -66,21 +66,21 @@ def approach(logp, start, rng, budget, guide=None, unchecked=False):
     """Find the posterior from a far start, where logp is finite; return a WarmStart.
 
     `logp` maps a point (d,) to a log-density, and may be evaluated `budget` times more. If
-    `unchecked`, another chain's `guide` is followed without a look at what is in between.
+    `unchecked`, another chain's `guide`, or its WarmStart, is followed without a look at what is in
+    between.
     """
     search = Search(logp, start, budget)
     with threadpool_limits(1):  # on small matrices threads are slower, and differ in the last bit
         with suppress(BudgetSpent, np.linalg.LinAlgError), np.errstate(all="ignore"):
             search.evaluate(start)
-            is_led = guide is not None and guide.is_known
-            if is_led and unchecked:
+            if guide and unchecked:
                 search.go_to(guide, search.evaluate(guide.x))
-            elif not is_led or not _follows_guide(search, rng, guide):
+            elif not guide or not _follows_guide(search, rng, guide):
                 _search_alone(search, rng)
         factor = lower_of(search.metric)
     points, logps = np.array(search.points), np.array(search.logps)
     before = logps[: -LATE * start.size].max(initial=logps[0])
-    has_jumped = guide is not None and search.x is guide.x  # which is no climb
+    has_jumped = guide and search.x is guide.x  # which is no climb
     is_spent = search.left == 0 and not has_jumped
     if is_spent:
         search.note("budget spent")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pymc_kameleon.approximation.batches import turned
 from pymc_kameleon.approximation.rounds import Rounds
 from pymc_kameleon.core.conventions import EPS
 
@@ -31,22 +32,39 @@ NOTHING = np.array([])
 
 
 class Guide(NamedTuple):
-    """The part of a chain's WarmStart that others follow; NaN before there is one."""
+    """What others follow of a chain's WarmStart; NaN before there is one."""
 
     x: np.ndarray
     scales: np.ndarray
     factor: np.ndarray
     exact: np.ndarray
+    top_logp: np.ndarray  # (1,), at x, as a process of the log-density has it
+    draws: np.ndarray  # (n, d), the best point, and draws of that process where others may begin
 
     @classmethod
-    def nowhere(cls, d):
-        """Return a Guide before that."""
-        return cls(*(np.full(shape, np.nan) for shape in (d, d, (d, d))), np.zeros(d, bool))
+    def nowhere(cls, d, n_draws=0):
+        """Return a Guide before that, with room for draws."""
+        shapes = d, d, (d, d), min(n_draws, 1), (n_draws, d)
+        x, scales, factor, top_logp, draws = (np.full(shape, np.nan) for shape in shapes)
+        return cls(x, scales, factor, np.zeros(d, bool), top_logp, draws)
 
     @property
     def is_known(self):
         """Whether the posterior has been found."""
-        return self.x.size > 0 and not np.isnan(self.x[0])
+        return bool(self.x.size > 0 and not np.isnan(self.x[0]))
+
+    @property
+    def has_draws(self):
+        """Whether a process has found it."""
+        return bool(self.draws.size > 0 and not np.isnan(self.draws[0, 0]))
+
+    def warm_start(self, points, logps):
+        """Return the WarmStart of a chain that begins there, and has evaluated these points."""
+        return WarmStart(self.x, self.top_logp[0], *self[1:4], 0.0, points, logps)
+
+    def turned(self, k):
+        """Return the same with the draws k places farther on, of which the first is tried."""
+        return self._replace(draws=turned(self.draws, k))
 
 
 class WarmStart(NamedTuple):
@@ -61,11 +79,6 @@ class WarmStart(NamedTuple):
     points: np.ndarray  # (n, d), all that was evaluated, in its order
     logps: np.ndarray  # (n,), its log-density, -inf where that is not finite
     rounds: Rounds = ()
-
-    @property
-    def guide(self):
-        """The part that others follow."""
-        return Guide(self.x, self.scales, self.factor, self.exact)
 
 
 class OutOfTime(Exception):

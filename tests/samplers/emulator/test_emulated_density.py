@@ -154,5 +154,3 @@ def test_points_and_coordinates(density):
     z = points()
     np.testing.assert_allclose(density.u_of(z), np.linalg.solve(FACTOR, (z - MEAN).T).T)
     np.testing.assert_allclose(density.z_of(density.u_of(z)), z)
-    density.values(z)
-    assert density.n_evaluated == len(z)

@@ -11,9 +11,9 @@ from pymc_kameleon.approximation import chain as chain_on_s
 from pymc_kameleon.approximation.modes import Mode, mix
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.approximation import learning
-from pymc_kameleon.samplers.approximation.findings import several_modes
 from pymc_kameleon.samplers.approximation.metropolis import BY_S
 from pymc_kameleon.samplers.approximation.moves import shares_of
+from pymc_kameleon.samplers.approximation.step import several_modes
 from pymc_kameleon.samplers.emulator import learning as emulators
 
 

@@ -8,7 +8,6 @@ from runs import codes
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.surrogate.active import (
     averages,
-    choice,
     draws,
     process,
     star,
@@ -242,20 +241,20 @@ def test_points_that_tell_most():
         average = weights @ v @ weights
         return sum(w * (v[j, j] - 2 * weights @ v[j] + average) for j, w in enumerate(weights)), v
 
-    chosen = choice.most_telling(v, weights, noise, 3)
+    chosen = way.most_telling(v, weights, noise, 3)
     for i in chosen:
         variances = [left(v, k)[0] for k in range(15)]
         assert variances[i] == pytest.approx(min(variances))
         v = left(v, i)[1]
-    assert choice.most_telling(root @ root.T, weights, noise, 2, [7])[0] == 7
-    all_of_them = choice.most_telling(v, weights, noise, 20, [7, 3])
+    assert way.most_telling(root @ root.T, weights, noise, 2, [7])[0] == 7
+    all_of_them = way.most_telling(v, weights, noise, 20, [7, 3])
     assert sorted(all_of_them) == list(range(15))
 
 
 def test_spread_is_of_what_differs():
     """What is common to all points does not count: s is not normalised."""
     independent = 0.04 * np.eye(100)
-    assert choice.spread(independent + 9.0) == pytest.approx(0.2, rel=0.02)
+    assert way.spread(independent + 9.0) == pytest.approx(0.2, rel=0.02)
 
 
 # ---- draws ----------------------------------------------------------------------------------

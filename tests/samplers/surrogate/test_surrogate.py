@@ -16,7 +16,6 @@ from slow_modes import SlowModes, set_modes
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.samplers.surrogate import (
-    archive,
     findings,
     learning,
 )
@@ -28,8 +27,8 @@ from pymc_kameleon.samplers.surrogate import (
 )
 from pymc_kameleon.samplers.surrogate.density import Surrogate
 from pymc_kameleon.samplers.surrogate.fit import Hyper
+from pymc_kameleon.samplers.surrogate.inner_chain import Parameters, inner_chain
 from pymc_kameleon.samplers.surrogate.metropolis import Work
-from pymc_kameleon.samplers.surrogate.proposal import Parameters, inner_chain
 from pymc_kameleon.step.warm_start.approach import NEAR_TRIES, evaluations_for_own_search
 
 # ---- the fit --------------------------------------------------------------------------------
@@ -589,8 +588,8 @@ def test_a_chain_with_hardly_any_mass_is_moved(step):
 
 def test_chains_that_learn_together_use_what_all_have_seen(step, monkeypatch):
     chains = chains_after(step, 20, tune=100)
-    alone = len(archive.points_of(chains[:1])[0])
-    together = archive.points_of(chains)
+    alone = len(learning.points_of(chains[:1])[0])
+    together = learning.points_of(chains)
     assert len(together[0]) > 2 * alone
     np.testing.assert_allclose(
         together[1], [-x @ PRECISION @ x / 2 for x in together[0]], rtol=1e-9
@@ -661,11 +660,11 @@ def test_points_that_are_far_out_are_fitted():
     u, far = rng.standard_normal((4000, 2)), np.arange(4000) < 20
     u[far] *= 10 / np.linalg.norm(u[far], axis=1, keepdims=True)
     f = np.where(far, -8.0, -np.sum(u**2, axis=1) / 2)
-    chosen = archive.worth_fitting(u, f, 400, rng)
+    chosen = learning.worth_fitting(u, f, 400, rng)
     assert len(chosen) == 400
     assert far[chosen].sum() > 17
     f[far] = -25
-    assert not far[archive.worth_fitting(u, f, 400, rng)].any()
+    assert not far[learning.worth_fitting(u, f, 400, rng)].any()
 
 
 def test_a_chain_looks_at_points_and_stays(step):

@@ -229,7 +229,7 @@ def test_a_way_that_ends_while_it_climbs_says_so():
     whole = approach(logp, start, np.random.default_rng(1), WARM_START_BUDGET * 6)
     assert whole.climbing == 0
     assert approach(logp, start, np.random.default_rng(1), 0).climbing == 0
-    led = approach(logp, start, np.random.default_rng(1), 1, guide=whole.guide, unchecked=True)
+    led = approach(logp, start, np.random.default_rng(1), 1, guide=whole, unchecked=True)
     assert led.logps.max() - led.logps[0] > 10
     assert led.climbing == 0  # it has not climbed there
 
@@ -328,7 +328,7 @@ def test_another_chain_follows_by_few_evaluations():
     logp, _ = regression(d, 2)
     first = approach(logp, far(d, 1), rng, WARM_START_BUDGET * d)
     for seed in range(2, 8):
-        home = approach(logp, far(d, seed), rng, WARM_START_BUDGET * d, guide=first.guide)
+        home = approach(logp, far(d, seed), rng, WARM_START_BUDGET * d, guide=first)
         assert len(home.logps) < 5 * d
         np.testing.assert_array_equal(home.x, first.x)
         np.testing.assert_allclose(home.factor, first.factor, rtol=1e-12)
@@ -345,9 +345,7 @@ def test_a_chain_that_starts_near_another_mode_does_not_follow():
     rng = np.random.default_rng(1)
     first = approach(two_modes, np.array([2.0, 5.0, 1.0]), rng, WARM_START_BUDGET * 3)
     assert first.x[0] > 2
-    own = approach(
-        two_modes, np.array([-2.0, -5.0, 1.0]), rng, WARM_START_BUDGET * 3, guide=first.guide
-    )
+    own = approach(two_modes, np.array([-2.0, -5.0, 1.0]), rng, WARM_START_BUDGET * 3, guide=first)
     assert own.x[0] < -2
 
 
@@ -362,7 +360,7 @@ def test_a_chain_stays_on_the_ridge_that_it_would_climb():
     same = []
     for seed in range(1, 25):
         rng = np.random.default_rng(seed)
-        home = approach(two_ridges, far(2, seed), rng, 120, guide=first.guide)
+        home = approach(two_ridges, far(2, seed), rng, 120, guide=first)
         same.append((home.x[0] - home.x[1]) * (first.x[0] - first.x[1]) > 0)
     assert 0.2 < np.mean(same) < 0.8
 
@@ -373,9 +371,7 @@ def test_a_place_where_f_is_not_finite_guides_nobody():
     def logp(x):
         return -np.sum(x**2) / 2 if x[0] < 1 else -np.inf
 
-    guide = approach(
-        lambda x: -np.sum((x - 5) ** 2), np.zeros(3), np.random.default_rng(1), 180
-    ).guide
+    guide = approach(lambda x: -np.sum((x - 5) ** 2), np.zeros(3), np.random.default_rng(1), 180)
     home = approach(logp, -np.ones(3), np.random.default_rng(1), 180, guide=guide)
     np.testing.assert_allclose(home.x, 0, atol=0.5)
 

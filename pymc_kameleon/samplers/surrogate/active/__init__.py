@@ -3,5 +3,5 @@
 ``search``, ``way``            the way of a chain; how points are chosen, batch by batch
 ``star``                       the first points, and what is exactly quadratic
 ``process``, ``draws``         a Gaussian process of the log-density; draws of what it knows
-``choice``                     which points tell most
+``averages``                   what it tells of the posterior in the end
 """

@@ -1,11 +1,10 @@
 """The way of a chain, which can be interrupted after each evaluation; and what it has found."""
 
 from contextlib import suppress
-from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.approximation.batches import BatchSearch, turned
+from pymc_kameleon.approximation.batches import BatchSearch
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.samplers.surrogate.active.draws import N_STEPS_ALONE
@@ -47,42 +46,6 @@ def most_of_search(d, at_once=1):
 def suits(d):
     """Whether a search of d coordinates is worth it."""
     return 0 < d <= MOST_COORDINATES
-
-
-class ActiveGuide(NamedTuple):
-    """What the first chain tells others: a Guide, and draws of s; NaN before there are some."""
-
-    x: np.ndarray
-    scales: np.ndarray
-    factor: np.ndarray
-    exact: np.ndarray
-    top_logp: np.ndarray  # (1,), at x, as the process has it
-    draws: np.ndarray  # (n, d), the best point, and draws of s where others may begin
-
-    @classmethod
-    def of(cls, guide, n):
-        """Return that of a Guide, or of one of this kind, which has no draws but room for n."""
-        x, scales, factor, exact = guide[: len(Guide._fields)]
-        draws = np.full((n, x.size), np.nan)
-        return cls(x, scales, factor, exact, np.full(min(n, 1), np.nan), draws)
-
-    def warm_start(self, points, logps):
-        """Return the WarmStart of a chain that begins there, and has evaluated these points."""
-        return WarmStart(*self[:1], self.top_logp[0], *self[1:4], 0.0, points, logps)
-
-    def turned(self, k):
-        """Return the same with the draws of s k places farther on, of which the first is tried."""
-        return self._replace(draws=turned(self.draws, k))
-
-    @property
-    def is_known(self):
-        """Whether the posterior has been found."""
-        return bool(self.x.size > 0 and not np.isnan(self.x[0]))
-
-    @property
-    def has_draws(self):
-        """Whether a process has found it."""
-        return bool(self.draws.size > 0 and not np.isnan(self.draws[0, 0]))
 
 
 class Search(BatchSearch):
@@ -146,4 +109,4 @@ class Search(BatchSearch):
             some = way.beginnings(typical - drop(mean.size, NEGLIGIBLE))
             some = some[np.arange(n - 1) % len(some)]
         points = np.concatenate([way.best[None], some])
-        return found, ActiveGuide(*found.guide, np.array([logp]), points)
+        return found, Guide(mean, scales, factor, way.exact, np.array([logp]), points)

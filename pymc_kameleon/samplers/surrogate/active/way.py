@@ -24,7 +24,6 @@ from pymc_kameleon.approximation.records import evenly, some_of_each
 from pymc_kameleon.approximation.rounds import Rounds
 from pymc_kameleon.approximation.search import next_radius
 from pymc_kameleon.samplers.surrogate.active import draws, star
-from pymc_kameleon.samplers.surrogate.active.choice import most_telling, spread
 from pymc_kameleon.samplers.surrogate.active.draws import Density
 from pymc_kameleon.samplers.surrogate.active.process import (
     CLIMBING,
@@ -140,7 +139,7 @@ class Way:
     process : Process or None
         Fitted last, in u.
     sd : float
-        sdV, of choice.py, infinite before it is home.
+        sdV, see `spread`, infinite before it is home.
     errors : list of float
         Of plain draws of s, predicted before they were evaluated.
     """
@@ -467,3 +466,35 @@ def _maximum(process, starts, centre, radius):
     bounds = np.column_stack([centre - radius, centre + radius])
     options = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": {"maxiter": 50}}
     return min((minimize(loss, u, **options) for u in starts), key=lambda end: end.fun).x
+
+
+# ---- which points to evaluate next --------------------------------------------------------------
+
+
+def most_telling(covariance, weights, noise, n, first=()):
+    """Return the places of n candidates, or of all, that tell most; the `first` ones among them.
+
+    The variance of f − f̄, summed over candidates j with weights w, falls by
+
+        Σ_j w_j (V_ji − Σ_k w_k V_ki)² / (V_ii + σ_i²)
+
+    when f is evaluated at i, with V the covariance (m, m) and σ² the noise. V of the next choice is
+    what is left after the last one.
+    """
+    v, weights, chosen = covariance.copy(), weights / weights.sum(), []
+    for k in range(min(n, len(v))):
+        if k < len(first):
+            i = first[k]
+        else:
+            centred = v - weights @ v
+            gain = weights @ centred**2 / (np.diag(v) + noise)
+            gain[chosen] = -1
+            i = int(np.argmax(gain))
+        chosen.append(i)
+        v -= np.outer(v[:, i], v[i]) / (v[i, i] + noise[i])
+    return chosen
+
+
+def spread(covariance):
+    """Return sdV: the root mean square of the standard deviation of f minus its average."""
+    return float(np.sqrt(max(np.mean(np.diag(covariance)) - covariance.mean(), 0.0)))

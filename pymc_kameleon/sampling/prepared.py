@@ -154,10 +154,7 @@ def reused(steps, evaluations):
         return [None] * len(steps)
     found = [step.reused(evaluations) for step in steps]
     if all(own is None for own in found):
-        raise ValueError(
-            "reuse is for pk.EmulatorMetropolis, or for a pk.SurrogateMetropolis that moves "
-            f"all variables, not {', '.join(map(repr, steps))}."
-        )
+        raise ValueError(f"reuse is for pk.EmulatorMetropolis, not {', '.join(map(repr, steps))}.")
     return found
 
 

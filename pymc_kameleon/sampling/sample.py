@@ -156,9 +156,8 @@ def sample(
     reuse : DataTree, path, or list of these, optional
         Results of earlier runs, whose evaluations are not made again. EmulatorMetropolis takes up
         its own, even of another model with the same black box, which is recognised by its name and
-        its numbers of inputs and outputs. See docs/emulator.md. SurrogateMetropolis takes up those
-        of the same log-density, if it moves all variables. See docs/surrogate.md. Two are made
-        again to see that they are the same.
+        its numbers of inputs and outputs. Two are made again to see that they are the same. See
+        docs/emulator.md.
     model : pm.Model, optional
         Taken from the context by default.
 
@@ -173,7 +172,7 @@ def sample(
     ------
     ValueError
         For variables that no step moves, steps of other packages, impossible options, `reuse` of
-        another function or log-density, a result as `initvals` that lacks variables, if no start
+        another function, a result as `initvals` that lacks variables, if no start
         has a finite log-density, if `max_evaluations` are too few for chains to begin, or if the
         `store` exists.
     SamplingError

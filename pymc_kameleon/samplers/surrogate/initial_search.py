@@ -17,7 +17,7 @@ from pymc_kameleon.samplers.surrogate.active.search import (
     most_of_search,
     suits,
 )
-from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, Known, least_fitted
+from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, least_fitted
 from pymc_kameleon.samplers.surrogate.evaluations import each_once
 from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.warm_start.approach import FOLLOWING, WARM_START_BUDGET
@@ -87,8 +87,7 @@ class SearchByProcess(InitialSearch):
 
     def find(self, q, logp):
         """Go there, and remember all that was evaluated on the way."""
-        rows, tuning = [], self.step.tuning
-        self.known_on_the_way = tuning.known, tuning.known_exact
+        rows = []
         noted = _noting(logp, rows)
         self.note_searches(int(not self.step.guide.is_known), 1)
         self._go_home(q, logp, noted, rows)
@@ -125,8 +124,7 @@ class SearchByProcess(InitialSearch):
         """Go there with a process that chooses the points, or as others do; `rows` gets them."""
         step, start, n = self.step, q[: self.d].copy(), 0
         begins, most = not step.guide.is_known, self._budget_of_search()
-        knows = len(step.tuning.known) > 0
-        if begins and self.is_active and most >= (1 if knows else least_fitted(self.d)):
+        if begins and self.is_active and most >= least_fitted(self.d):
             search = self._active_search_from(start)
             is_home = search.go_on(logp, most, self.limit() <= MOST_FOR_ALL)
             rows += search.rows
@@ -141,9 +139,6 @@ class SearchByProcess(InitialSearch):
                 step.monitor.not_found = search.n if is_spent else 0
             search.is_over = True
             q[: self.d], n = search.way.best, search.n + 1
-        elif begins and knows:
-            noted(start)
-            q[: self.d], n = step.tuning.known[0, :-1], 1  # the best one
         elif not begins and step.guide.has_draws and self.is_one_of_many:
             nothing = np.zeros((0, self.d)), np.zeros(0)
             self._begin_at(q, step.guide.draws[1], step.guide.warm_start(*nothing))
@@ -162,10 +157,9 @@ class SearchByProcess(InitialSearch):
     def _active_search_from(self, start):
         """Return the search from a start, or the one that was interrupted."""
         seed = int(self.step.rng.integers(2**63))
-        search, rows = self._by_process, self.step.tuning.known
+        search = self._by_process
         if search is None or not search.is_of(start, seed, self.step.trail[:, 0]):
-            known = Known(rows[:, :-1].copy(), rows[:, -1].copy(), self.step.tuning.known_exact)
-            self._by_process = Search(start, seed, known, self.step.max_concurrent)
+            self._by_process = Search(start, seed, self.step.max_concurrent)
         return self._by_process
 
     def _high_draw(self, logp):

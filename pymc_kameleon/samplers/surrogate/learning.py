@@ -174,7 +174,7 @@ def best_warm_start(chains):
 
 def points_of(chains):
     """Return all points (n, d) that were evaluated, each once, f there, and which were moves."""
-    rows, moves = [chains[0].tuning.known], []
+    rows, moves = [], []
     for chain in chains:
         tuning, d = chain.tuning, chain.state.x.size
         rows.append(tuning.home[: tuning.n_home[0]])

@@ -14,7 +14,7 @@ import numpy as np
 from pymc_kameleon.approximation.chain import u_of, x_of
 from pymc_kameleon.approximation.modes import draw_of_modes, log_of_modes
 from pymc_kameleon.approximation.records import MOST_REMEMBERED
-from pymc_kameleon.core.arrays import allocate, bools, extended, floats, integers
+from pymc_kameleon.core.arrays import allocate, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
@@ -23,7 +23,7 @@ from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
 from pymc_kameleon.samplers.approximation.step import ApproximationStep, several_modes
 from pymc_kameleon.samplers.surrogate import findings, fit, learning, modes
 from pymc_kameleon.samplers.surrogate.density import log_surrogate
-from pymc_kameleon.samplers.surrogate.evaluations import Reused, dataset_of, reused_by
+from pymc_kameleon.samplers.surrogate.evaluations import dataset_of
 from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
 from pymc_kameleon.samplers.surrogate.inner_chain import N_INNER, Parameters, inner_chain, power
 from pymc_kameleon.samplers.surrogate.learning import WIDE
@@ -52,8 +52,6 @@ Tuning = extended(
     news=floats(1),  # share of the mass where the surrogate before the last fit was too low
     remembered=floats("remembered", "d + 1"),  # all that was evaluated, x and log π; then the last
     n_remembered=integers(1),
-    known=floats("known", "d + 1"),  # the same of earlier runs
-    known_exact=bools("d"),  # coordinates in which log π is exactly quadratic, as these tell
     found=Found,
 )
 
@@ -229,8 +227,7 @@ class SurrogateMetropolis(ApproximationStep):
     keeps = Keeps(SURROGATE_MOVES)
     # Of moves that are remembered; and of the guide, which has none where no process was fitted.
     lengths_of_run = frozenset(
-        {"points", "top_logp", "draws", "remembered", "n_remembered"}
-        | {"known", "known_exact", "home"}
+        {"points", "top_logp", "draws", "remembered", "n_remembered", "home"}
     )
     default_steps_per_draw = staticmethod(lambda d: 1)
 
@@ -244,10 +241,8 @@ class SurrogateMetropolis(ApproximationStep):
         sizes, of_parameters, of_tuning = self._for_moves(d, n_tune)
         sizes |= {"d + 1": d + 1, "m": fit.N_CENTRES}
         sizes |= {"d + 5": d + 5, "home": self._most_of_home + 20}
-        known = self.known_before if self._remembers else None
-        known = Reused.nothing(d) if known is None else known
         remembered = min(1 + self.search.most_evaluations() + n_tune, MOST_REMEMBERED)
-        sizes |= {"remembered": remembered * self._remembers, "known": len(known.rows)}
+        sizes["remembered"] = remembered * self._remembers
         parameters = allocate(
             Parameters,
             sizes,
@@ -263,8 +258,6 @@ class SurrogateMetropolis(ApproximationStep):
             home_factor=np.diag(scales),
             mass=-np.inf,
             hyper=np.nan,
-            known=known.rows,
-            known_exact=known.exact,
             **of_tuning,
         )
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
@@ -277,12 +270,11 @@ class SurrogateMetropolis(ApproximationStep):
 
     @property
     def _remembers(self):
-        """Whether chains remember evaluations, which a result keeps, and know of earlier runs."""
+        """Whether chains remember evaluations, which a result keeps."""
         return self.layout.covers_all
 
     def _use_warm_start(self, found):
-        known, known_exact = self.search.known_on_the_way
-        self.tuning = tuning = self.tuning._replace(known=known, known_exact=known_exact)
+        tuning = self.tuning
         tuning.middle[:], tuning.home_factor[:] = found.x, found.factor
         tuning.mass[0] = found.logp + np.log(np.diag(found.factor)).sum()
         best = np.argsort(-found.logps, kind="stable")[: len(tuning.home)]
@@ -304,13 +296,8 @@ class SurrogateMetropolis(ApproximationStep):
         """Return a Dataset of what chains have evaluated, None if they do not remember it."""
         tunings = [state.tuning for state in states]
         if len(tunings[0].remembered) > 0:
-            exact = np.any([own.known_exact for own in tunings], axis=0)
-            exact |= np.any([state.guide.exact for state in states], axis=0)
+            exact = np.any([state.guide.exact for state in states], axis=0)
             return dataset_of(self.layout.coordinates(), tunings, exact, numbers, kept)
-
-    def reused(self, datasets):
-        """Return what the step takes up of Datasets of evaluations, None if it cannot."""
-        return reused_by(self, datasets) if self._remembers else None
 
     @classmethod
     def learn(cls, chains):
@@ -325,8 +312,7 @@ class SurrogateMetropolis(ApproximationStep):
                 learning.learn_from([chain], chain.rng)
 
     def _needed_tuning(self):
-        is_short = self.search.has_few_evaluations or len(self.tuning.known) > 0
-        return self._d if is_short else max(50, 5 * self._d)
+        return self._d if self.search.has_few_evaluations else max(50, 5 * self._d)
 
     def _findings(self):
         modes = self.parameters.modes

@@ -15,7 +15,7 @@ from pymc_kameleon.samplers.surrogate.active import (
 )
 from pymc_kameleon.samplers.surrogate.active.process import Hyper, Prior, Process
 from pymc_kameleon.samplers.surrogate.active.search import Search, active_budget, most_of_search
-from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, Known, Way
+from pymc_kameleon.samplers.surrogate.active.way import Known, Way
 
 # ---- the process ----------------------------------------------------------------------------
 
@@ -520,8 +520,8 @@ class Recorded:
         return value if value < np.inf else -np.inf
 
 
-def searched(f, start, seed=1, known=None):
-    search = Search(np.array(start, float), seed, known)
+def searched(f, start, seed=1):
+    search = Search(np.array(start, float), seed)
     return search, search.go_on(Recorded(f), 1000)
 
 
@@ -554,25 +554,6 @@ def slow_moments(d):
     return kept.mean(axis=0), kept.std(axis=0)
 
 
-def known(x):
-    return Known(x, skewed(x), np.zeros(x.shape[1], bool))
-
-
-@pytest.mark.slow
-def test_what_is_known_makes_a_search_short():
-    """It is home at once, and makes a start, and a batch or some."""
-    before, _ = searched(skewed, np.linspace(-1, 1, 3))
-    search, is_home = searched(skewed, np.ones(3), 2, known(before.way.x))
-    found, _ = search.finish(20)
-    assert is_home
-    assert search.n <= 9 < before.n
-    assert len(found.logps) == search.n
-    np.testing.assert_allclose(found.x, slow_moments(3)[0], atol=0.1)
-    # The best of very many, and not more than a process bears.
-    many = known(np.random.default_rng(12).standard_normal((3000, 3))).some()
-    assert len(many.x) == len(many.f) == MOST_FOR_ALL
-
-
 def test_coordinates_are_those_of_draws_not_of_what_is_known():
     """Points are 1.3 times as wide, as some are from the way."""
     x = np.random.default_rng(14).standard_normal((100, 3))
@@ -582,17 +563,6 @@ def test_coordinates_are_those_of_draws_not_of_what_is_known():
     sds = np.linalg.norm(found.factor, axis=1)
     assert found.is_home
     np.testing.assert_allclose(sds, 1, atol=0.15)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [3, 60])
-def test_what_is_known_elsewhere_does_no_harm(n):
-    """On a slope some 10 sds away; of few points, too, it goes to the posterior."""
-    far = np.random.default_rng(13).normal(-8, 0.3, (n, 2))
-    search, is_home = searched(skewed, [-8.0, -8.5], 2, known(far))
-    found, _ = search.finish(2)
-    assert is_home
-    np.testing.assert_allclose(found.x, slow_moments(2)[0], atol=0.15)
 
 
 def test_exact_density_costs_hardly_more_than_its_star():

@@ -8,12 +8,7 @@ from pymc_kameleon.approximation.batches import BatchSearch
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.samplers.surrogate.active.draws import N_STEPS_ALONE
-from pymc_kameleon.samplers.surrogate.active.way import (
-    MOST_FOR_ALL,
-    Way,
-    are_near,
-    least_fitted,
-)
+from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, Way
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
 
 MOST_COORDINATES = 14
@@ -49,17 +44,14 @@ def suits(d):
 
 
 class Search(BatchSearch):
-    """A Way, one evaluation after another; parameters as of BatchSearch, and what is Known."""
+    """A Way, one evaluation after another; parameters as of BatchSearch."""
 
-    def __init__(self, start, seed, known=None, at_once=1):
+    def __init__(self, start, seed, at_once=1):
         super().__init__(start, seed)
         self.way, self._found, self.is_over = Way(self.rng, at_once), None, False
-        self.begin(self.way.go(start[None], known))
-        # Settled and kept here: what is near changes, and a search may be interrupted anywhere.
-        self._learns_all = False
-        budget = active_budget(start.size, at_once)
-        n_near = np.count_nonzero(are_near(self.way.f, start.size)[: self.way.n_known])
-        self._budget = max(budget - n_near, min(budget, least_fitted(start.size)))
+        self.begin(self.way.go(start[None]))
+        self._learns_all = False  # kept here, as a search may be interrupted anywhere
+        self._budget = active_budget(start.size, at_once)
 
     def go_on(self, logp, most, is_all=False):
         """Evaluate until s is good enough, or the budget is spent; return whether it is home.
@@ -101,8 +93,7 @@ class Search(BatchSearch):
         factor = np.linalg.cholesky(covariance)
         typical = way.expected(self.rng.choice(draws, N_TYPICAL))
         logp = typical + mean.size / 2  # as if at the top of a normal
-        own = slice(way.n_known, None)
-        found = WarmStart(mean, logp, scales, factor, way.exact, 0.0, way.x[own], way.f[own])
+        found = WarmStart(mean, logp, scales, factor, way.exact, 0.0, way.x, way.f)
         if way.at_once == 1:
             some = self.rng.choice(draws, n - 1, replace=False)
         else:

@@ -1,9 +1,9 @@
 """From the first evaluation to a surrogate of the posterior: points chosen for what they teach.
 
-A star around the start (star.py) begins, unless enough is known of earlier searches. Then a
-Gaussian process is fitted, batch by batch. While it climbs, the next points are the maximum of its
-mean within R of the best point, and what tells most within R. Where the mean has its maximum
-within, it is home: then the next points are those that tell most of the posterior.
+A star around the start (star.py) begins. Then a Gaussian process is fitted, batch by batch. While
+it climbs, the next points are the maximum of its mean within R of the best point, and what
+tells most within R. Where the mean has its maximum within, it is home: then the next points are
+those that tell most of the posterior.
 
 Generators yield points and are sent their log-densities.
 
@@ -70,7 +70,7 @@ BURN_IN = draws.N_STEPS // 3
 """Steps of chains before their draws count."""
 
 MOST_FOR_ALL = 400
-"""Evaluations of the way up to which these are all there is; and of earlier searches, at most."""
+"""Evaluations of the way up to which these are all there is."""
 
 MOST_FRAMES = 10
 """Coordinates that are tried after these, at most."""
@@ -91,16 +91,11 @@ def least_fitted(d):
 
 
 class Known(NamedTuple):
-    """What a search begins with."""
+    """Evaluations that a process is fitted to after a run."""
 
     x: np.ndarray  # (n, d)
     f: np.ndarray  # (n,)
     exact: np.ndarray  # (d,) bool, of I
-
-    @classmethod
-    def nothing(cls, d):
-        """Return that of a search which begins at its start."""
-        return cls(np.empty((0, d)), np.empty(0), np.zeros(d, bool))
 
     @property
     def near(self):
@@ -109,14 +104,9 @@ class Known(NamedTuple):
 
     @property
     def is_enough(self):
-        """Whether a search can go on from there, and a process be fitted."""
+        """Whether a process can be fitted to them."""
         x = self.x[self.near]
         return len(x) >= least_fitted(x.shape[1]) and bool(np.all(np.ptp(x, axis=0) > 0))
-
-    def some(self):
-        """Return as much as a process is fitted to, at most half of it far away."""
-        rows = some_of_each(self.near, MOST_FOR_ALL)
-        return Known(self.x[rows], self.f[rows], self.exact)
 
 
 class Way:
@@ -126,8 +116,6 @@ class Way:
     ----------
     x, f : (n, d), (n,) float64
         All that was evaluated, and its log-densities, -inf where they are not finite.
-    n_known : int
-        How many of these, the first ones, were known before.
     is_home : bool
         Whether it is where the posterior is, as far as it knows.
     mean, factor : (d,), (d, d) float64
@@ -146,7 +134,7 @@ class Way:
 
     def __init__(self, rng, at_once=1):
         self.rng, self.at_once = rng, at_once
-        self.is_home, self.process, self.n_known = False, None, 0
+        self.is_home, self.process = False, None
         self.sd, self.errors, self._plain = np.inf, [], []
         self.x = self.f = self.mean = self.factor = self.order = self.exact = None
         self._radius, self._hyper, self._n_chosen, self._n_batches = FIRST_RADIUS, None, 0, 0
@@ -155,23 +143,34 @@ class Way:
 
     @classmethod
     def knowing(cls, known, rng):
-        """Return one that evaluates nothing, but knows what others have."""
+        """Return one that evaluates nothing, but has what is Known.
+
+        It is home if there are coordinates in which draws of its process come to rest.
+        """
         way = cls(rng)
-        way.x, way.f = known.x, known.f
-        way._begin_with(known)
+        way.x, way.f, x = known.x, known.f, known.x[known.near]
+        factor = cholesky(np.cov(x.T).reshape(x.shape[1], -1))
+        way._take_frame(x.mean(axis=0), factor, known.exact)
+        way._arrive()
+        for k in range(MOST_FRAMES):
+            way._fit(is_new=True, last=way._hyper)
+            density, mean = Density(way.process, rng), way.mean
+            powers = np.ones(draws.N_CHAINS)
+            found, _ = draws.run(density, way.chains, powers, draws.N_STEPS, rng)
+            way.chains = found[-1]
+            way._follow_draws(found[BURN_IN:], however_little=k == 0)
+            if way.mean is mean:
+                return way
+        way.is_home = False
         return way
 
-    def go(self, starts, known=None):
-        """Go on for ever from the best of some starts (k, d), and of what is known."""
-        known = Known.nothing(starts.shape[1]) if known is None else known.some()
-        self.x, self.f, self.n_known = known.x, known.f, len(known.f)
+    def go(self, starts):
+        """Go on for ever from the best of some starts (k, d)."""
+        self.x, self.f = np.empty((0, starts.shape[1])), np.empty(0)
         yield from self._evaluated(starts)
         if not self.f.max() > -np.inf:
             return
-        if known.is_enough:
-            self._begin_with(known)
-        else:
-            yield from self._look_around()
+        yield from self._look_around()
         while True:
             self._fit()
             if self.is_home:
@@ -187,7 +186,7 @@ class Way:
     # ---- evaluations ----------------------------------------------------------------------------
 
     def _note(self, decided, *numbers):
-        self.rounds.note(len(self.f) - self.n_known, self.f.max(), decided, *numbers)
+        self.rounds.note(len(self.f), self.f.max(), decided, *numbers)
 
     def _evaluated(self, x):
         f = yield x
@@ -221,31 +220,6 @@ class Way:
         self.is_home, self._n_chosen = True, 0
         self.rounds.end("converged")
         self.chains = self.rng.standard_normal((draws.N_CHAINS, len(self.mean)))
-
-    def _begin_with(self, known):
-        """Take coordinates in which draws of what the process knows come to rest, and be home.
-
-        If they do not, it climbs from the best point. Values that are left out tell how good the
-        process is; one plain draw more, at least, has to.
-        """
-        x = known.x[known.near]
-        factor = cholesky(np.cov(x.T).reshape(x.shape[1], -1))
-        self._take_frame(x.mean(axis=0), factor, known.exact)
-        self._arrive()
-        for k in range(MOST_FRAMES):
-            self._fit(is_new=True, last=self._hyper)
-            density, mean = Density(self.process, self.rng), self.mean
-            powers = np.ones(draws.N_CHAINS)
-            found, logs = draws.run(density, self.chains, powers, draws.N_STEPS, self.rng)
-            self.chains = found[-1]
-            self._follow_draws(found[BURN_IN:], however_little=k == 0)
-            if self.mean is mean:
-                usual = self.process.y > np.quantile(logs[BURN_IN:], NEAR)
-                errors = self.process.left_out()[0][usual]
-                if len(errors) >= N_ERRORS:
-                    self.errors = [float(np.sqrt(np.mean(errors**2)))] * (LEAST_ERRORS - 1)
-                return
-        self._leave()
 
     def u_of(self, x):
         """Return the coordinates of points, J first."""
@@ -311,7 +285,7 @@ class Way:
 
     @property
     def _n_batch(self):
-        n = max(LEAST_BATCH, (len(self.f) - self.n_known) // PER_POINT)
+        n = max(LEAST_BATCH, len(self.f) // PER_POINT)
         return max(n, self.at_once)
 
     @property

@@ -17,8 +17,7 @@ from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
 from pymc_kameleon.samplers.surrogate.active.search import suits
 from pymc_kameleon.samplers.surrogate.active.star import least_exact
 from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, Known
-from pymc_kameleon.samplers.surrogate.evaluations import each_once
-from pymc_kameleon.samplers.surrogate.moves import generator_of
+from pymc_kameleon.samplers.surrogate.moves import each_once, generator_of
 from pymc_kameleon.step.groups import APPROXIMATIONS, EVALUATIONS
 from pymc_kameleon.step.learned import COORDINATE
 

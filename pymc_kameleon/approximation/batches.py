@@ -65,8 +65,3 @@ class BatchSearch:
                 self._points = self._going.send(values)
         except (StopIteration, np.linalg.LinAlgError):
             self._points = None
-
-
-def turned(points, k):
-    """Return points (n, d) of which all but the first begin k places farther on."""
-    return np.concatenate([points[:1], np.roll(points[1:], -k, axis=0)])

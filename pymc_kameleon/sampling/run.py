@@ -38,6 +38,7 @@ from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.problems import pool_searches
+from pymc_kameleon.step.warm_start.search import turned
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -305,7 +306,7 @@ class Run:
         if self._job.at_once > 1 and chain is not self._chains[0]:
             k = superchains(len(self._chains))[chain.row]
             pairs = zip(self._job.steps, guides, strict=True)
-            guides = [guide.turned(k) if step.search.follows else guide for step, guide in pairs]
+            guides = [turned(guide, k) if step.search.follows else guide for step, guide in pairs]
         pairs = zip(chain.state.steps, guides, strict=True)
         steps = [replace(own, guide=guide) for own, guide in pairs]
         return replace(chain.state, steps=steps)

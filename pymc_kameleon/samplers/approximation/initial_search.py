@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.approximation.batches import BatchSearch, turned
+from pymc_kameleon.approximation.batches import BatchSearch
 from pymc_kameleon.approximation.chain import FIRST_LENGTHS, Chain, mode_at
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import linear_algebra
@@ -52,10 +52,6 @@ class Guide(NamedTuple):
     def is_known(self):
         """Whether the posterior has been found."""
         return not np.isnan(self.draws[0, 0])
-
-    def turned(self, k):
-        """Return the same with the draws of s k places farther on, of which the first is tried."""
-        return self._replace(draws=turned(self.draws, k))
 
 
 class SearchOfChain(BatchSearch):

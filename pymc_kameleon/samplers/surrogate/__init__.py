@@ -5,6 +5,6 @@
 ``density``, ``fit``  the surrogate, compiled; how it is fitted
 ``learning``, ``modes``  what is learned while tuning
 ``active``          the first evaluations, chosen by a Gaussian process
-``evaluations``, ``moves``  what a result keeps, and what is made of that
+``moves``           what a result keeps, and what is made of that
 ``findings``        what is said of it
 """

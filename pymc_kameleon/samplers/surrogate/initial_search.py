@@ -18,7 +18,7 @@ from pymc_kameleon.samplers.surrogate.active.search import (
     suits,
 )
 from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, least_fitted
-from pymc_kameleon.samplers.surrogate.evaluations import each_once
+from pymc_kameleon.samplers.surrogate.moves import each_once
 from pymc_kameleon.step.initial_search import InitialSearch
 from pymc_kameleon.step.warm_start.approach import FOLLOWING, WARM_START_BUDGET
 from pymc_kameleon.step.warm_start.search import Guide
@@ -123,8 +123,15 @@ class SearchByProcess(InitialSearch):
     def _go_home(self, q, logp, noted, rows):
         """Go there with a process that chooses the points, or as others do; `rows` gets them."""
         step, start, n = self.step, q[: self.d].copy(), 0
-        begins, most = not step.guide.is_known, self._budget_of_search()
-        if begins and self.is_active and most >= least_fitted(self.d):
+        guide, most = step.guide, self._budget_of_search()
+        if guide.has_draws and self.has_few_evaluations:
+            x, points, logps = guide.draws[1], np.zeros((0, self.d)), np.zeros(0)
+            if not self.is_one_of_many:
+                at_start, (x, at_x) = noted(start), self._high_draw(noted)
+                points, logps = np.array([start, x]), np.array([at_start, at_x])
+            self._begin_at(q, x, guide.warm_start(points, logps))
+            return
+        if not guide.is_known and self.is_active and most >= least_fitted(self.d):
             search = self._active_search_from(start)
             is_home = search.go_on(logp, most, self.limit() <= MOST_FOR_ALL)
             rows += search.rows
@@ -139,15 +146,6 @@ class SearchByProcess(InitialSearch):
                 step.monitor.not_found = search.n if is_spent else 0
             search.is_over = True
             q[: self.d], n = search.way.best, search.n + 1
-        elif not begins and step.guide.has_draws and self.is_one_of_many:
-            nothing = np.zeros((0, self.d)), np.zeros(0)
-            self._begin_at(q, step.guide.draws[1], step.guide.warm_start(*nothing))
-            return
-        elif not begins and step.guide.has_draws and self.has_few_evaluations:
-            at_start, (x, at_x) = noted(start), self._high_draw(noted)
-            points, logps = np.array([start, x]), np.array([at_start, at_x])
-            self._begin_at(q, x, step.guide.warm_start(points, logps))
-            return
         self._n_searched += n
         try:
             self.begin_near(self.approach(q, noted), q, noted)

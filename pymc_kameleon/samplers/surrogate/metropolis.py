@@ -23,12 +23,11 @@ from pymc_kameleon.samplers.approximation.moves import BY_S, REFERENCE, WALK
 from pymc_kameleon.samplers.approximation.step import ApproximationStep, several_modes
 from pymc_kameleon.samplers.surrogate import findings, fit, learning, modes
 from pymc_kameleon.samplers.surrogate.density import log_surrogate
-from pymc_kameleon.samplers.surrogate.evaluations import dataset_of
 from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
 from pymc_kameleon.samplers.surrogate.inner_chain import N_INNER, Parameters, inner_chain, power
 from pymc_kameleon.samplers.surrogate.learning import WIDE
 from pymc_kameleon.samplers.surrogate.modes import Found
-from pymc_kameleon.samplers.surrogate.moves import compiled_runs, learned
+from pymc_kameleon.samplers.surrogate.moves import compiled_runs, dataset_of, learned
 from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
 from pymc_kameleon.step.learned import Quantity
 from pymc_kameleon.step.pooling import in_the_same_place

@@ -1,6 +1,6 @@
-"""What a result keeps of the surrogate, its points, and new runs of its inner chain.
+"""What a result keeps of the surrogate, and of evaluations; new runs of the inner chain, for free.
 
-These are free. Averages are corrected by them, and draws of the surrogate itself are made by them.
+Averages are corrected by these, and draws of the surrogate itself are made by them.
 
 Symbols: as in metropolis.py.
 """
@@ -10,12 +10,14 @@ from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
+import xarray as xr
 from scipy.linalg import cholesky, solve_triangular
 from scipy.special import gammaincinv, ndtri
 from scipy.stats import qmc
 
 from pymc_kameleon.approximation.chain import u_of, x_of
 from pymc_kameleon.approximation.linalg import squared_distances, whitened
+from pymc_kameleon.approximation.records import EVALUATION, thinned
 from pymc_kameleon.core.arrays import allocate, floats
 from pymc_kameleon.core.conventions import EPS, ROOT_EPS
 from pymc_kameleon.core.jit import cached_jit, jit, specialise
@@ -28,7 +30,7 @@ from pymc_kameleon.samplers.surrogate.inner_chain import Parameters, inner_propo
 from pymc_kameleon.step.learned import BIS, COORDINATE, Quantity
 from pymc_kameleon.step.messages import say_if_compiling
 
-# ---- in a result --------------------------------------------------------------------------------
+# ---- the surrogate in a result -------------------------------------------------------------------
 
 U, U_BIS, CENTRE = "whitened", "whitened_bis", "centre"
 """Dimensions: of u, and of the points that the surrogate was fitted to."""
@@ -101,6 +103,46 @@ def same_surrogates(parameters):
         key = b"".join(part.tobytes() for part in (own.mean, own.factor, *own.surrogate))
         same.setdefault(key, []).append(row)
     return list(same.values())
+
+
+# ---- evaluations in a result ---------------------------------------------------------------------
+
+
+def dataset_of(coordinates, tunings, exact, numbers, kept):
+    """Return the evaluations that chains of these numbers have made, each point once, as a Dataset.
+
+    `exact` (d,) are coordinates in which log π is quadratic; `kept` has what each chain has kept of
+    its draws, empty if that is nothing.
+    """
+    tuned = [*map(_remembered, tunings)]
+    drawn = [np.column_stack([moves["end"], moves["end_logp"]]) for moves in kept]
+    parts, n_tuning = [*tuned, *drawn], sum(map(len, tuned))
+    of_chain = np.repeat([*numbers, *numbers][: len(parts)], [*map(len, parts)])
+    is_tuning = np.arange(len(of_chain)) < n_tuning
+    rows = np.column_stack([np.concatenate(parts), of_chain, is_tuning])
+    rows = each_once(rows, len(coordinates))
+    z, (logp, of_chain, tuning) = rows[:, :-3], rows[:, -3:].T
+    shown = thinned(len(rows), 8 * rows.shape[1])
+    arrays = {
+        "z": ((EVALUATION, COORDINATE), z[shown]),
+        "logp": (EVALUATION, np.where(logp < np.inf, logp, -np.inf)[shown]),
+        "of_chain": (EVALUATION, of_chain.astype(int)[shown]),
+        "tuning": (EVALUATION, tuning.astype(bool)[shown]),
+        "exact": (COORDINATE, exact),
+    }
+    return xr.Dataset(arrays, {COORDINATE: coordinates}, {"n_evaluations": len(rows)})
+
+
+def _remembered(tuning):
+    """Return the evaluations that a chain remembers, in their order: x and log π."""
+    rows, n = tuning.remembered, tuning.n_remembered[0]
+    return rows[:n] if n <= len(rows) else np.roll(rows, -(n % len(rows)), axis=0)
+
+
+def each_once(rows, d):
+    """Return rows whose first d numbers, a point, are finite, and of each point the first one."""
+    rows = rows[np.isfinite(rows[:, :d]).all(axis=1)]
+    return rows[np.sort(np.unique(rows[:, :d], axis=0, return_index=True)[1])]
 
 
 # ---- the distribution s --------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.approximation.batches import turned
 from pymc_kameleon.approximation.rounds import Rounds
 from pymc_kameleon.core.conventions import EPS
 
@@ -62,9 +61,11 @@ class Guide(NamedTuple):
         """Return the WarmStart of a chain that begins there, and has evaluated these points."""
         return WarmStart(self.x, self.top_logp[0], *self[1:4], 0.0, points, logps)
 
-    def turned(self, k):
-        """Return the same with the draws k places farther on, of which the first is tried."""
-        return self._replace(draws=turned(self.draws, k))
+
+def turned(guide, k):
+    """Return a guide with its draws k places farther on, of which others try the first one."""
+    draws = np.concatenate([guide.draws[:1], np.roll(guide.draws[1:], -k, axis=0)])
+    return guide._replace(draws=draws)
 
 
 class WarmStart(NamedTuple):

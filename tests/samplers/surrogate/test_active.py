@@ -170,7 +170,7 @@ def test_coefficients_that_grow_are_foreseen():
         return -0.5 * u[:, 0] ** 2 - 0.5 * np.exp(u[:, 0]) * np.sum(u[:, 1:] ** 2, axis=1)
 
     assert funnel(u).min() < -process.depth_of(4)
-    y, prior = process.compressed(funnel(u), 0.0, 4, is_exact=True), Prior(1, 0.3)
+    y, prior = process.compressed(funnel(u), 0.0, 4, is_exact=True), Prior(1, 0.3, np.eye(4))
     np.testing.assert_array_equal(y, funnel(u))
     own = Process(u, y, process.choose(u, y, Hyper.start(prior, 4), prior), prior)
     beyond = np.array([[2.5, 0.5, -0.5, 0.5], [-3.0, 1.0, 1.0, -1.0]])
@@ -215,7 +215,7 @@ def test_a_scale_is_known_by_few_points(power):
         quadratic = np.einsum("ni,ij,nj->n", rest, a, rest)
         return -0.5 * np.exp(power * held) * quadratic - 0.5 * np.sum(u * u, axis=1) + rest[:, 0]
 
-    prior, y = Prior(1, 0.3), groups(u)
+    prior, y = Prior(1, 0.3, np.eye(4)), groups(u)
     own = Process(u, y, process.best_of_starts(u, y, prior), prior)
     new = rng.standard_normal((200, 4))
     assert np.sqrt(np.mean((own.mean(new) - groups(new)) ** 2)) < 0.06

@@ -7,7 +7,7 @@ from runs import assert_same, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.approximation.records import some_of_each
-from pymc_kameleon.samplers.surrogate.evaluations import _remembered
+from pymc_kameleon.samplers.surrogate.moves import _remembered
 
 CALLS = []
 

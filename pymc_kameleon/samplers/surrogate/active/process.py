@@ -85,7 +85,7 @@ class Prior(NamedTuple):
 
     n_held: int  # of J, the first coordinates; 0 if f is exactly quadratic in none
     linear: float  # standard deviation of b
-    own: np.ndarray | None = None  # (d, d), takes u to x_j, from their middle, and v; None: to u
+    own: np.ndarray | None = None  # (d, d), takes u to x_j, from their middle, and v; if there is J
 
     def centre(self, d):
         """Return where the logarithms of the chosen numbers are, a priori, and their sds."""
@@ -101,7 +101,7 @@ class Prior(NamedTuple):
 
     def own_of(self, u):
         """Return x_j (n, |J|), within their bounds, and v (n, |I|) of points u."""
-        own = u if self.own is None else u @ self.own.T
+        own = u @ self.own.T
         return np.clip(own[:, : self.n_held], -FARTHEST, FARTHEST), own[:, self.n_held :]
 
 
@@ -325,9 +325,8 @@ class Process:
         for j in range(n_held):
             others = np.delete(factors, j, axis=0).prod(axis=0)
             slopes[:, j] = np.sum(weights * terms.exact * others * steps[j], axis=1)
-        by_own = np.eye(u.shape[1]) if prior.own is None else prior.own
-        slopes[:, :n_held] *= np.abs(u @ by_own[:n_held].T) < FARTHEST
-        slopes = slopes @ by_own
+        slopes[:, :n_held] *= np.abs(u @ prior.own[:n_held].T) < FARTHEST
+        slopes = slopes @ prior.own
         held, known = u[:, :n_held], self.u[:, :n_held]
         grown = (weights * terms.exact * rise / numbers[SMOOTH]) @ _bounded(known)
         alone = _alone(terms, numbers, n_held) * alpha / numbers[ALONE_LENGTH]
@@ -345,8 +344,7 @@ class Process:
         rest, own, squares, by_squares = self._of_exact
         u = np.zeros((len(held), self.u.shape[1]))
         u[:, :n] = held
-        if prior.own is not None:
-            u[:, n:] = -held @ prior.own[n:, :n].T  # where v = 0
+        u[:, n:] = -held @ prior.own[n:, :n].T  # where v = 0
         of_quad, size = numbers[QUAD] * self.alpha, rest.shape[1]
         weights = numbers[PRODUCT] * of_held(Terms.of_held(u, self.u, prior), self.hyper)
         weights *= self.alpha

@@ -80,11 +80,6 @@ N_ERRORS, LEAST_ERRORS = 10, 4
 also if chains are to begin at these alone."""
 
 
-def are_near(f, d):
-    """Return which log-densities (n,) are near the best one."""
-    return f >= f.max(initial=-np.inf) - drop(d, NEGLIGIBLE)
-
-
 def least_fitted(d):
     """Return the points below which none are fitted, as if there were a few on each line."""
     return LEAST_FITTED[0] + LEAST_FITTED[1] * d
@@ -100,7 +95,7 @@ class Known(NamedTuple):
     @property
     def near(self):
         """Which points are near the best one, (n,) bool."""
-        return are_near(self.f, self.x.shape[1])
+        return self.f >= self.f.max(initial=-np.inf) - drop(self.x.shape[1], NEGLIGIBLE)
 
     @property
     def is_enough(self):

@@ -19,7 +19,7 @@ class BatchSearch:
     def __init__(self, start, seed):
         self.start, self._seed = start.copy(), seed
         self.rng = np.random.default_rng(seed)
-        self._evaluated, self.rows = [], []
+        self.rows = []
 
     def begin(self, going):
         """Take the generator, and what it asks for first."""
@@ -28,7 +28,7 @@ class BatchSearch:
     @property
     def n(self):
         """How many evaluations it has made."""
-        return len(self._evaluated)
+        return len(self.rows)
 
     @property
     def has_ended(self):
@@ -43,7 +43,7 @@ class BatchSearch:
     def is_of(self, start, seed, trail):
         """Whether it is the search from this start, and has come as far as a trail (n,) of logp."""
         same = seed == self._seed and np.array_equal(start, self.start)
-        return same and np.array_equal(self._evaluated, trail[: self.n])
+        return same and np.array_equal([row[-1] for row in self.rows], trail[: self.n])
 
     def evaluate(self, logp, most):
         """Evaluate the next point, of at most so many; return it, and its log-density."""
@@ -51,7 +51,6 @@ class BatchSearch:
         point = self._points[len(self._values)]
         value = logp(point)
         self._values.append(value)
-        self._evaluated.append(value)
         self.rows.append(np.append(point, value))
         return point, value
 

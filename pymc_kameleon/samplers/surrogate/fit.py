@@ -85,10 +85,10 @@ def fit(surrogate, u, f, counts, hyper, nu, level=0.0, n_rounds=N_ROUNDS):
     hyper, error = _choose(problem, hyper, n_rounds)
     if len(problem.u) < len(u):
         problem = _Problem(u, f, counts, nu)
-    alpha = problem.weights(hyper)
-    if alpha is None:
+    solved = problem.solved(hyper)
+    if solved is None:
         return hyper, np.inf
-    surrogate.nu[0] = nu
+    surrogate.nu[0], (_, alpha) = nu, solved
     _write(surrogate, problem, hyper, alpha, level)
     return hyper, error
 
@@ -146,19 +146,19 @@ class _Problem:
         k[np.diag_indices(len(k))] += noise
         return k
 
-    def weights(self, hyper):
-        """Return K⁻¹ r, or None where rounding forbids that."""
+    def solved(self, hyper):
+        """Return the factor of K, and K⁻¹ r; None where rounding forbids that."""
         factor, failed = lapack.dpotrf(self.covariance(hyper), lower=1)
         if failed:
             return None
-        return lapack.dpotrs(factor, self.residual(hyper), lower=1)[0]
+        return factor, lapack.dpotrs(factor, self.residual(hyper), lower=1)[0]
 
     def error(self, hyper):
         """Return the weighted mean of leave-one-out errors [RW, 5.12], each limited."""
-        factor, failed = lapack.dpotrf(self.covariance(hyper), lower=1)
-        if failed:
+        solved = self.solved(hyper)
+        if solved is None:
             return np.inf
-        alpha = lapack.dpotrs(factor, self.residual(hyper), lower=1)[0]
+        factor, alpha = solved
         inverse, _ = lapack.dtrtri(factor, lower=1)
         errors = alpha / np.sum(np.tril(inverse) ** 2, axis=0)
         errors -= self.scored @ errors

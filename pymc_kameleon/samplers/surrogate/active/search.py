@@ -63,16 +63,13 @@ class Search(BatchSearch):
         while not self.has_ended:
             self._learns_all |= is_all or (self.way.are_exact and self.way.is_home)
             longest = MOST_FOR_ALL if self._learns_all else self._budget
-            if self.n >= min(most, longest) or (self.is_between_batches and self._is_enough):
+            sd, error = BETTER if self._learns_all else GOOD
+            is_enough = self.way.is_home and self.way.sd < sd and self.way.error < error
+            if self.n >= min(most, longest) or (self.is_between_batches and is_enough):
                 break
             self.evaluate(logp, min(most, longest))
             self.advance()
         return not self.has_ended and self.way.is_home
-
-    @property
-    def _is_enough(self):
-        """Whether s is good enough."""
-        return self.way.is_better_than(*(BETTER if self._learns_all else GOOD))
 
     def finish(self, n):
         """Return a WarmStart, and a guide with n points, once for all; None if rounding fails."""

@@ -230,18 +230,12 @@ class Way:
 
     @property
     def _prior(self):
-        at_home = HOME_EXACT if self.are_exact else HOME
-        return Prior(self._n_held, at_home if self.is_home else CLIMBING, self._own)
-
-    @property
-    def _own(self):
-        """Return what takes u to the coordinates of a Prior, None if f is exact in none."""
+        at_home, own = HOME_EXACT if self.are_exact else HOME, None
         if n := self._n_held:
             own = np.eye(len(self.mean))
             own[:n, :n] = self.factor[:n, :n]
             own[n:, :n] = solve_triangular(self.factor[n:, n:], self.factor[n:, :n], lower=True)
-            return own
-        return None
+        return Prior(n, at_home if self.is_home else CLIMBING, own)
 
     def _fit(self, is_new=False, last=None):
         """Fit the process to what is near; its numbers are chosen by slopes if `is_new`."""
@@ -362,10 +356,6 @@ class Way:
     def _leave(self):
         self.is_home, self.sd, self.errors, self._n_chosen = False, np.inf, [], 0
         self.rounds.end("climb again")
-
-    def is_better_than(self, sd, error):
-        """Whether it is home, and sdV and the error are below these."""
-        return self.is_home and self.sd < sd and self.error < error
 
     @property
     def error(self):

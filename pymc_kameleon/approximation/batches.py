@@ -64,3 +64,15 @@ class BatchSearch:
                 self._points = self._going.send(values)
         except (StopIteration, np.linalg.LinAlgError):
             self._points = None
+
+
+def noting(logp, note):
+    """Return a log-density that has each point noted, and its value."""
+
+    def noted(x):
+        value = logp(x)
+        note(x, value)
+        return value
+
+    noted.announce = logp.announce
+    return noted

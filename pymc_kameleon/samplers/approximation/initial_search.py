@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.approximation.batches import BatchSearch
+from pymc_kameleon.approximation.batches import BatchSearch, noting
 from pymc_kameleon.approximation.chain import FIRST_LENGTHS, Chain, mode_at
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import linear_algebra
@@ -203,13 +203,7 @@ class SearchByApproximation(InitialSearch):
     def find(self, q, logp):
         """Go there with s; or, where it does not predict, without."""
         step = self.step
-
-        def noted(z):
-            value = logp(z)
-            learning.note(step, z, value, logp.outputs)
-            return value
-
-        noted.announce = logp.announce
+        noted = noting(logp, lambda z, value: learning.note(step, z, value, logp.outputs))
         if step.guide.is_known:
             if not self.is_one_of_many:
                 noted(q[: self.d])  # the first value that is recorded is that of the start

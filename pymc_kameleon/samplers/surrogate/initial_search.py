@@ -7,6 +7,7 @@ follows.
 
 import numpy as np
 
+from pymc_kameleon.approximation.batches import noting
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.samplers.approximation.initial_search import N_GUIDED
@@ -88,7 +89,7 @@ class SearchByProcess(InitialSearch):
     def find(self, q, logp):
         """Go there, and remember all that was evaluated on the way."""
         rows = []
-        noted = _noting(logp, rows)
+        noted = noting(logp, lambda x, value: rows.append(np.append(x, value)))
         self.note_searches(int(not self.step.guide.is_known), 1)
         self._go_home(q, logp, noted, rows)
         self._begin_in_any_mode(q, noted)
@@ -175,15 +176,3 @@ class SearchByProcess(InitialSearch):
         self.step._fill(found.scales, self.step.tuning.n)
         self.step._use_warm_start(found)
         self.step.tuning.has_arrived[0] = True  # with however many evaluations
-
-
-def _noting(logp, rows):
-    """Return a log-density of which `rows` gets each point that is evaluated, and its value."""
-
-    def noted(x):
-        value = logp(x)
-        rows.append(np.append(x, value))
-        return value
-
-    noted.announce = logp.announce
-    return noted

@@ -173,15 +173,12 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 
 @jit
 def report(state, parameters, stats):
-    """Report the acceptance of moves by s, and by t, NaN if none was made, and the last move."""
-    stats[0][0] = moves.mean_of_tally(state, BY_S)  # by whatever name
-    stats.reference_accept[0] = moves.mean_of_tally(state, REFERENCE)
+    """Report the moves, and the chain on s of the last one."""
     kept = stats.kept
-    moves.keep_move(state, kept)
     kept.end_log_s[0] = state.log_s_end[0]
     for r in range(kept.others.shape[0]):
         copy(state.others[r], kept.others[r])
-    return np.exp(parameters.log_scale[0])
+    return moves.report(state, parameters, stats)
 
 
 # ---- the class ----------------------------------------------------------------------------------
@@ -196,7 +193,6 @@ class ApproximationMetropolis(ApproximationStep):
 
     least_between_fits = 2
     lengths_of_run = frozenset({"points", "top_logp", "draws", "reused", "evaluated"})
-    default_steps_per_draw = staticmethod(lambda d: 1)
 
     def make_fit(self, log_density):
         """Return the Fit of s."""

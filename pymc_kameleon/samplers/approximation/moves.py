@@ -172,19 +172,22 @@ def note_move(state, work, accept_prob, corrects):
 
 
 @jit
-def keep_move(state, kept):
-    """Keep the last move."""
-    d = state.x.size
-    copy(state.move[:d], kept.start)
-    copy(state.move[d : 2 * d], kept.end)
-    kept.end_logp[0], kept.accept_prob[0] = state.move[2 * d], state.move[2 * d + 1]
-
-
-@jit
 def mean_of_tally(state, kind):
     """Return the mean α of a draw's moves of a kind, NaN if there were none."""
     total, number = state.tally[kind]
     return total / number if number > 0 else np.nan
+
+
+@jit
+def report(state, parameters, stats):
+    """Report the acceptance of moves by s, whatever its name, and by t; and the last move."""
+    d, kept = state.x.size, stats.kept
+    stats[0][0] = mean_of_tally(state, BY_S)
+    stats.reference_accept[0] = mean_of_tally(state, REFERENCE)
+    copy(state.move[:d], kept.start)
+    copy(state.move[d : 2 * d], kept.end)
+    kept.end_logp[0], kept.accept_prob[0] = state.move[2 * d], state.move[2 * d + 1]
+    return np.exp(parameters.log_scale[0])
 
 
 # ---- tuning -------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ class ApproximationStep(KameleonStep):
     needs_exact_logp = "its approximation is fitted to values that it takes to be exact"
     learns = "both"
     least_between_fits = 1  # draws
+    default_steps_per_draw = staticmethod(lambda d: 1)
 
     def _for_moves(self, d, n_tune):
         """Return sizes of arrays, and values of fields, of parameters and of tuning."""

@@ -149,15 +149,6 @@ class Stats(NamedTuple):
     kept: moves.Kept
 
 
-@jit
-def report(state, parameters, stats):
-    """Report the acceptance of moves by s, and by t, NaN where none was made; and the last move."""
-    stats.surrogate_accept[0] = moves.mean_of_tally(state, BY_S)
-    stats.reference_accept[0] = moves.mean_of_tally(state, REFERENCE)
-    moves.keep_move(state, stats.kept)
-    return np.exp(parameters.log_scale[0])
-
-
 # ---- the class ----------------------------------------------------------------------------------
 
 
@@ -220,7 +211,7 @@ class SurrogateMetropolis(ApproximationStep):
 
     name = "surrogate_metropolis"
     stats = Stats
-    algorithm = Algorithm(transition, adapt, derived, report)
+    algorithm = Algorithm(transition, adapt, derived, moves.report)
     kinds = "walk", "reference", "surrogate", "wide"
     initial_search = SearchByProcess
     keeps = Keeps(SURROGATE_MOVES)
@@ -228,7 +219,6 @@ class SurrogateMetropolis(ApproximationStep):
     lengths_of_run = frozenset(
         {"points", "top_logp", "draws", "remembered", "n_remembered", "home"}
     )
-    default_steps_per_draw = staticmethod(lambda d: 1)
 
     @staticmethod
     def compile_learning():
@@ -241,7 +231,7 @@ class SurrogateMetropolis(ApproximationStep):
         sizes |= {"d + 1": d + 1, "m": fit.N_CENTRES}
         sizes |= {"d + 5": d + 5, "home": self._most_of_home + 20}
         remembered = min(1 + self.search.most_evaluations() + n_tune, MOST_REMEMBERED)
-        sizes["remembered"] = remembered * self._remembers
+        sizes["remembered"] = remembered * self.layout.covers_all  # else nothing is kept
         parameters = allocate(
             Parameters,
             sizes,
@@ -266,11 +256,6 @@ class SurrogateMetropolis(ApproximationStep):
         """Return how much the way tells tuning, at most."""
         many = self.search.most_of_search() if self.search.is_one_of_many else 0
         return min(max(self.search.usual_budget(), many), 2000)
-
-    @property
-    def _remembers(self):
-        """Whether chains remember evaluations, which a result keeps."""
-        return self.layout.covers_all
 
     def _use_warm_start(self, found):
         tuning = self.tuning

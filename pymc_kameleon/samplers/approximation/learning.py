@@ -19,6 +19,7 @@ from pymc_kameleon.samplers.approximation.moves import (
     LEAST_SHARE,
     moments,
     newest,
+    remembered,
     shares_of,
 )
 
@@ -37,9 +38,9 @@ def evaluations_of(chains, since_fit=False):
     """Return the Evaluated of chains, or those since the last fit."""
     parts, d = [], chains[0].state.x.size
     for chain in chains:
-        rows, n = chain.tuning.evaluated, int(chain.tuning.n_evaluated[0])
-        kept = min(n - int(chain.tuning.n_learned[0]) * since_fit, len(rows))
-        parts.append(rows[np.arange(n - kept, n) % len(rows)])
+        rows, n_learned = remembered(chain.tuning), chain.tuning.n_learned[0] * since_fit
+        n = min(chain.tuning.n_evaluated[0] - n_learned, len(rows))
+        parts.append(rows[len(rows) - n :])
     rows = np.concatenate(parts)
     return Evaluated(rows[:, :d], rows[:, d], rows[:, d + 1], rows[:, d + 2 :])
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from pymc_kameleon.approximation.chain import Chain, Density, Trajectory, run_chain, u_of, x_of
 from pymc_kameleon.approximation.modes import MODE_NU
-from pymc_kameleon.approximation.records import MOST_REMEMBERED
 from pymc_kameleon.approximation.searches import Searches
 from pymc_kameleon.core.arrays import allocate, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
@@ -26,9 +25,6 @@ from pymc_kameleon.step.learned import Quantity
 
 ENOUGH_TUNING = 1
 """Transitions of tuning, below which a finding says so: the search has taught what is needed."""
-
-MOST_KEPT_NUMBERS, LEAST_KEPT = 2**21, 300
-"""Numbers of evaluations that a chain remembers, at most; but so many evaluations at least."""
 
 State = extended(
     "State",
@@ -60,9 +56,7 @@ Parameters = extended(
 Tuning = extended(
     "Tuning",
     moves.Tuning,
-    evaluated=floats("kept", "evaluation"),  # rows of z, log π, log s, and what the fit notes
-    n_evaluated=integers(1),
-    n_learned=integers(1),  # how many of these the last fit knew
+    n_learned=integers(1),  # how many of the evaluations the last fit knew
     found=Found,
     choices=Nothing,  # or more, of the fit
     reused=floats("reused", "widest"),
@@ -160,14 +154,12 @@ def derived(state, parameters, work):
 
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Remember the move, and the evaluation; all but the scale of the walk is learned in Python."""
-    moves.adapt_to_move(state, parameters, tuning, work, accept_prob)
+    """Remember the move, and of its evaluation also what the fit notes."""
+    moves.adapt(state, parameters, tuning, work, accept_prob, rng)
     if work.evaluated[0]:
-        row, d = tuning.evaluated[tuning.n_evaluated[0] % tuning.evaluated.shape[0]], state.x.size
-        copy(work.y, row[:d])
-        row[d], row[d + 1] = work.logp_y[0], state.log_s_end[0]
-        copy(state.noted, row[d + 2 :])
-        tuning.n_evaluated[0] += 1
+        d, last = state.x.size, (tuning.n_evaluated[0] - 1) % tuning.evaluated.shape[0]
+        tuning.evaluated[last, d + 1] = state.log_s_end[0]
+        copy(state.noted, tuning.evaluated[last, d + 2 :])
     return True
 
 
@@ -192,7 +184,7 @@ class ApproximationMetropolis(ApproximationStep):
     """
 
     least_between_fits = 2
-    lengths_of_run = frozenset({"points", "top_logp", "draws", "reused", "evaluated"})
+    lengths_of_run = ApproximationStep.lengths_of_run | {"reused"}
 
     def make_fit(self, log_density):
         """Return the Fit of s."""
@@ -209,12 +201,9 @@ class ApproximationMetropolis(ApproximationStep):
 
     def _allocate(self, scales, n_tune):
         d, (s, choices, scratch, reused) = scales.size, self.fit.start(self, scales)
-        sizes, of_parameters, of_tuning = self._for_moves(d, n_tune)
         evaluation = d + 2 + self.fit.n_noted
-        most = max(LEAST_KEPT, min(MOST_REMEMBERED, MOST_KEPT_NUMBERS // evaluation))
-        kept = min(self.search.most_evaluations() + 1 + n_tune, most)
-        sizes |= {"noted": self.fit.n_noted, "evaluation": evaluation, "kept": kept}
-        sizes |= {"stops": self.settings["stops"]}
+        sizes, of_parameters, of_tuning = self._for_moves(d, n_tune, evaluation)
+        sizes |= {"noted": self.fit.n_noted, "stops": self.settings["stops"]}
         sizes["reused"], sizes["widest"] = reused.shape
         parameters = allocate(Parameters, sizes, factor=np.diag(scales), s=s, **of_parameters)
         tuning = allocate(Tuning, sizes, choices=choices, reused=reused, **of_tuning)

@@ -68,6 +68,8 @@ class Tuning(NamedTuple):
     worth: floats("kinds", 2)  # of each kind of move: sum of α|v − u|²/d, and number
     moves: History  # rows of x, y, log π(y), α
     row: floats("row")
+    evaluated: floats("kept", "evaluation")  # x and log π, and more, of the last evaluations
+    n_evaluated: integers(1)
 
 
 class Work(NamedTuple):
@@ -194,8 +196,11 @@ def report(state, parameters, stats):
 
 
 @jit
-def adapt_to_move(state, parameters, tuning, work, accept_prob):
-    """Remember a move and its worth, α|v − u|²/d, and tune the scale of the walk."""
+def adapt(state, parameters, tuning, work, accept_prob, rng):
+    """Remember a move, its evaluation, and its worth, α|v − u|²/d; tune the scale of the walk.
+
+    All else is learned in Python.
+    """
     d, kind = state.x.size, work.kind[0]
     copy(work.x, tuning.row[:d])
     copy(work.y, tuning.row[d : 2 * d])
@@ -203,8 +208,12 @@ def adapt_to_move(state, parameters, tuning, work, accept_prob):
     tuning.row[2 * d + 1] = accept_prob
     record(tuning.moves, tuning.row)
     tuning.t[0] += 1
+    if work.evaluated[0] and tuning.evaluated.shape[0] > 0:
+        evaluation = tuning.evaluated[tuning.n_evaluated[0] % tuning.evaluated.shape[0]]
+        copy(tuning.row[d : 2 * d + 1], evaluation[: d + 1])
+        tuning.n_evaluated[0] += 1
     if kind == LOOK:
-        return
+        return True
     if kind == WALK and not work.is_short[0]:
         eta = gain(GOOD_GUESS + tuning.n_walks[0])
         tune_scale(parameters.log_scale, tuning.scale, 0, accept_prob, eta)
@@ -214,6 +223,13 @@ def adapt_to_move(state, parameters, tuning, work, accept_prob):
         square += (work.v[i] - work.before[i]) ** 2
     tuning.worth[kind, 0] += accept_prob * square / d if accept_prob > 0.0 else 0.0
     tuning.worth[kind, 1] += 1.0
+    return True
+
+
+def remembered(tuning):
+    """Return rows of what was evaluated, in their order."""
+    rows, n = tuning.evaluated, int(tuning.n_evaluated[0])
+    return rows[:n] if n <= len(rows) else np.roll(rows, -(n % len(rows)), axis=0)
 
 
 def newest(chains, share=NEWEST_SHARE):

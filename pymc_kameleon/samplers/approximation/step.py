@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from pymc_kameleon.approximation.modes import shares_in
+from pymc_kameleon.approximation.records import MOST_REMEMBERED
 from pymc_kameleon.core.history import History
 from pymc_kameleon.core.scaling import ScaleTuning, best_scale
 from pymc_kameleon.findings.finding import finding
@@ -20,6 +21,9 @@ FIT_GROWTH = 1.2
 MOST_MOVES = 2000
 """Moves of tuning that a chain remembers, at most; of more, some that are evenly spaced."""
 
+MOST_KEPT_NUMBERS, LEAST_KEPT = 2**21, 300
+"""Numbers of evaluations that a chain remembers, at most; but so many evaluations at least."""
+
 
 class ApproximationStep(KameleonStep):
     """A step whose parameters, tuning, state and work extend those of moves.py."""
@@ -29,12 +33,20 @@ class ApproximationStep(KameleonStep):
     needs_exact_logp = "its approximation is fitted to values that it takes to be exact"
     learns = "both"
     least_between_fits = 1  # draws
+    # Of what was evaluated, and of the guide, which may have none.
+    lengths_of_run = frozenset({"points", "top_logp", "draws", "evaluated"})
     default_steps_per_draw = staticmethod(lambda d: 1)
 
-    def _for_moves(self, d, n_tune):
-        """Return sizes of arrays, and values of fields, of parameters and of tuning."""
+    def _for_moves(self, d, n_tune, evaluation):
+        """Return sizes of arrays, and values of fields, of parameters and of tuning.
+
+        `evaluation` is how many numbers are kept of each.
+        """
         log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
+        most = max(LEAST_KEPT, min(MOST_REMEMBERED, MOST_KEPT_NUMBERS // evaluation))
+        kept = min(self.search.most_evaluations() + 1 + n_tune, most)
         sizes = {"d": d, "row": 2 * d + 2, "kinds": len(self.kinds)}
+        sizes |= {"kept": kept, "evaluation": evaluation}
         moves = History.empty(max(100, min(n_tune, MOST_MOVES)), sizes["row"])
         shares = np.eye(len(self.kinds))[0]
         parameters = {"log_scale": log_scale, "shares": shares}

@@ -95,9 +95,9 @@ class SearchByProcess(InitialSearch):
         self._begin_in_any_mode(q, noted)
         self._by_process = None  # not before, as what was interrupted is repeated
         tuning = self.step.tuning
-        if most := len(tuning.remembered):
+        if most := len(tuning.evaluated):
             rows = each_once(np.reshape(rows, (-1, self.d + 1)), self.d)[:most]
-            tuning.remembered[: len(rows)], tuning.n_remembered[0] = rows, len(rows)
+            tuning.evaluated[: len(rows)], tuning.n_evaluated[0] = rows, len(rows)
 
     def _begin_in_any_mode(self, q, logp):
         """Look for other modes, if the search has ended at one, and begin in any."""

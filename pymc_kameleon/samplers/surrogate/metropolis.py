@@ -13,7 +13,6 @@ import numpy as np
 
 from pymc_kameleon.approximation.chain import u_of, x_of
 from pymc_kameleon.approximation.modes import draw_of_modes, log_of_modes
-from pymc_kameleon.approximation.records import MOST_REMEMBERED
 from pymc_kameleon.core.arrays import allocate, extended, floats, integers
 from pymc_kameleon.core.chain import Algorithm
 from pymc_kameleon.core.jit import jit
@@ -49,8 +48,6 @@ Tuning = extended(
     n_chosen=integers(1),  # points when it was
     depth=floats(1),  # by which the bound of h was lowered
     news=floats(1),  # share of the mass where the surrogate before the last fit was too low
-    remembered=floats("remembered", "d + 1"),  # all that was evaluated, x and log π; then the last
-    n_remembered=integers(1),
     found=Found,
 )
 
@@ -127,20 +124,6 @@ def derived(state, parameters, work):
     state.log_s[0] = np.nan
 
 
-# ---- tuning: what transitions leave for `learn` ------------------------------------------------
-
-
-@jit
-def adapt(state, parameters, tuning, work, accept_prob, rng):
-    """Remember the move, and tune the scale of the walk; all else is learned in Python."""
-    moves.adapt_to_move(state, parameters, tuning, work, accept_prob)
-    if work.evaluated[0] and tuning.remembered.shape[0] > 0:
-        d, i = state.x.size, tuning.n_remembered[0] % tuning.remembered.shape[0]
-        copy(tuning.row[d : 2 * d + 1], tuning.remembered[i])
-        tuning.n_remembered[0] += 1
-    return True
-
-
 class Stats(NamedTuple):
     """What a draw tells besides."""
 
@@ -211,14 +194,11 @@ class SurrogateMetropolis(ApproximationStep):
 
     name = "surrogate_metropolis"
     stats = Stats
-    algorithm = Algorithm(transition, adapt, derived, moves.report)
+    algorithm = Algorithm(transition, moves.adapt, derived, moves.report)
     kinds = "walk", "reference", "surrogate", "wide"
     initial_search = SearchByProcess
     keeps = Keeps(SURROGATE_MOVES)
-    # Of moves that are remembered; and of the guide, which has none where no process was fitted.
-    lengths_of_run = frozenset(
-        {"points", "top_logp", "draws", "remembered", "n_remembered", "home"}
-    )
+    lengths_of_run = ApproximationStep.lengths_of_run | {"home"}
 
     @staticmethod
     def compile_learning():
@@ -227,11 +207,10 @@ class SurrogateMetropolis(ApproximationStep):
 
     def _allocate(self, scales, n_tune):
         d = scales.size
-        sizes, of_parameters, of_tuning = self._for_moves(d, n_tune)
+        sizes, of_parameters, of_tuning = self._for_moves(d, n_tune, d + 1)
         sizes |= {"d + 1": d + 1, "m": fit.N_CENTRES}
         sizes |= {"d + 5": d + 5, "home": self._most_of_home + 20}
-        remembered = min(1 + self.search.most_evaluations() + n_tune, MOST_REMEMBERED)
-        sizes["remembered"] = remembered * self.layout.covers_all  # else nothing is kept
+        sizes["kept"] *= self.layout.covers_all  # else evaluations are not of the whole log-density
         parameters = allocate(
             Parameters,
             sizes,
@@ -279,7 +258,7 @@ class SurrogateMetropolis(ApproximationStep):
     def evaluations(self, states, numbers, kept):
         """Return a Dataset of what chains have evaluated, None if they do not remember it."""
         tunings = [state.tuning for state in states]
-        if len(tunings[0].remembered) > 0:
+        if len(tunings[0].evaluated) > 0:
             exact = np.any([state.guide.exact for state in states], axis=0)
             return dataset_of(self.layout.coordinates(), tunings, exact, numbers, kept)
 

@@ -23,7 +23,7 @@ from pymc_kameleon.core.conventions import EPS, ROOT_EPS
 from pymc_kameleon.core.jit import cached_jit, jit, specialise
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import log_uniform
-from pymc_kameleon.samplers.approximation.moves import log_t
+from pymc_kameleon.samplers.approximation.moves import log_t, remembered
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.density import Surrogate, log_surrogate
 from pymc_kameleon.samplers.surrogate.inner_chain import Parameters, inner_proposal
@@ -114,7 +114,7 @@ def dataset_of(coordinates, tunings, exact, numbers, kept):
     `exact` (d,) are coordinates in which log π is quadratic; `kept` has what each chain has kept of
     its draws, empty if that is nothing.
     """
-    tuned = [*map(_remembered, tunings)]
+    tuned = [*map(remembered, tunings)]
     drawn = [np.column_stack([moves["end"], moves["end_logp"]]) for moves in kept]
     parts, n_tuning = [*tuned, *drawn], sum(map(len, tuned))
     of_chain = np.repeat([*numbers, *numbers][: len(parts)], [*map(len, parts)])
@@ -131,12 +131,6 @@ def dataset_of(coordinates, tunings, exact, numbers, kept):
         "exact": (COORDINATE, exact),
     }
     return xr.Dataset(arrays, {COORDINATE: coordinates}, {"n_evaluations": len(rows)})
-
-
-def _remembered(tuning):
-    """Return the evaluations that a chain remembers, in their order: x and log π."""
-    rows, n = tuning.remembered, tuning.n_remembered[0]
-    return rows[:n] if n <= len(rows) else np.roll(rows, -(n % len(rows)), axis=0)
 
 
 def each_once(rows, d):

@@ -7,7 +7,7 @@ from runs import assert_same, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.approximation.records import some_of_each
-from pymc_kameleon.samplers.surrogate.moves import _remembered
+from pymc_kameleon.samplers.approximation.moves import remembered
 
 CALLS = []
 
@@ -70,11 +70,11 @@ def test_files_and_pauses_change_nothing(step, run, tmp_path, monkeypatch):
 
 def test_a_chain_remembers_the_last_ones(step):
     step.setup_chain(1, tune=8, draws=0)
-    tuning = step.tuning._replace(remembered=np.arange(15.0).reshape(5, 3))
-    tuning.n_remembered[0] = 3
-    np.testing.assert_array_equal(_remembered(tuning)[:, 0], [0, 3, 6])
-    tuning.n_remembered[0] = 7
-    np.testing.assert_array_equal(_remembered(tuning)[:, 0], [6, 9, 12, 0, 3])
+    tuning = step.tuning._replace(evaluated=np.arange(15.0).reshape(5, 3))
+    tuning.n_evaluated[0] = 3
+    np.testing.assert_array_equal(remembered(tuning)[:, 0], [0, 3, 6])
+    tuning.n_evaluated[0] = 7
+    np.testing.assert_array_equal(remembered(tuning)[:, 0], [6, 9, 12, 0, 3])
 
 
 def test_they_are_not_taken_up_by_another_run(step, run):

@@ -19,7 +19,7 @@ class BatchSearch:
     def __init__(self, start, seed):
         self.start, self._seed = start.copy(), seed
         self.rng = np.random.default_rng(seed)
-        self.rows = []
+        self.rows, self._found = [], None
 
     def begin(self, going):
         """Take the generator, and what it asks for first."""
@@ -64,6 +64,13 @@ class BatchSearch:
                 self._points = self._going.send(values)
         except (StopIteration, np.linalg.LinAlgError):
             self._points = None
+
+    def settled(self, n):
+        """Return what it has found, with n points where chains may begin, settled once for all."""
+        if self._found is None:
+            with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
+                self._found = self._settle(n)
+        return self._found
 
 
 def noting(logp, note):

@@ -10,7 +10,6 @@ import numpy as np
 from pymc_kameleon.approximation.batches import BatchSearch, noting
 from pymc_kameleon.approximation.chain import FIRST_LENGTHS, Chain, mode_at
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
-from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.approximation.modes import Mode, mix, most_felt
 from pymc_kameleon.approximation.search import MOST_AT_ONCE, PosteriorSearch, spread_of
 from pymc_kameleon.approximation.searches import SHARES
@@ -59,7 +58,7 @@ class SearchOfChain(BatchSearch):
 
     def __init__(self, step, start, seed, prior, paid):
         super().__init__(start, seed)
-        self.step, self._draws = step, None
+        self.step = step
         if prior is None:
             prior = start + self.rng.standard_normal((100, start.size))
         s, fit = step.parameters.s, step.fit
@@ -73,7 +72,7 @@ class SearchOfChain(BatchSearch):
             self.rng,
             lambda n: fit.unpredicted(step, self._density, n),
             lambda: fit.misfit(step),
-            self._mode,
+            lambda z, factor: mode_at(self._density, z, factor, self.rng),
             paid,
             fit.knows_enough(step),
             fit.images(step),
@@ -85,10 +84,6 @@ class SearchOfChain(BatchSearch):
     def error(self):
         """Median error of the log-densities that were predicted last, near the best point."""
         return np.inf if self.search.best is None else self.search.best.error
-
-    def _mode(self, z, factor):
-        with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-            return mode_at(self._density, z, factor, self.rng)
 
     def go_on(self, logp, budget, most):
         """Evaluate until the search ends, or the budget is spent: of each climb, and of all."""
@@ -102,19 +97,16 @@ class SearchOfChain(BatchSearch):
         return min(budget * max(self.search.n_begun, 1), most)
 
     def finish(self, step, n):
-        """Hand what was learned to the step, once for all; return the best point and draws of s."""
-        own = self.step
+        """Hand what was learned to the step; return the best point and draws of s."""
+        own, draws = self.step, self.settled(n)
         step.search.note_all(self.search.rounds, self.n)
-        if self._draws is None:
-            with linear_algebra().limit(limits=1), np.errstate(all="ignore"):
-                self._draws = self._settled(n)
         copy_arrays(own.parameters, step.parameters, ("s",))
         copy_arrays(own.tuning, step.tuning, OF_SEARCH)
         step.other_mode[:] = own.other_mode
         step.monitor.of_prior, step.monitor.impossible = map(int, self.search.of_prior)
-        return self._draws
+        return draws
 
-    def _settled(self, n):
+    def _settle(self, n):
         """Learn s and its shape from all evaluations; return the best point and draws of s."""
         own, search = self.step, self.search
         search.settle()

@@ -5,6 +5,8 @@ the way goes on by line searches and BFGS. Where evaluations are plenty, a look 
 follows.
 """
 
+from contextlib import suppress
+
 import numpy as np
 
 from pymc_kameleon.approximation.batches import noting
@@ -133,11 +135,13 @@ class SearchByProcess(InitialSearch):
             self._begin_at(q, x, guide.warm_start(points, logps))
             return
         if not guide.is_known and self.is_active and most >= least_fitted(self.d):
-            search = self._active_search_from(start)
+            search, end = self._active_search_from(start), None
             is_home = search.go_on(logp, most, self.limit() <= MOST_FOR_ALL)
             rows += search.rows
             self.note_all(search.way.rounds, search.n)
-            if is_home and (end := search.finish(N_GUIDED)):
+            with suppress(np.linalg.LinAlgError):
+                end = search.settled(N_GUIDED) if is_home else None
+            if end:
                 found, step.guide = end
                 x = step.guide.draws[1] if self.is_one_of_many else self._high_draw(noted)[0]
                 self._begin_at(q, x, found)

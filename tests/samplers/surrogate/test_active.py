@@ -529,7 +529,7 @@ def searched(f, start, seed=1):
 def test_a_skewed_density_is_found(d):
     """Mean and covariance are those of the exact density, from few evaluations."""
     search, is_home = searched(skewed, np.linspace(-1, 1, d))
-    found, guide = search.finish(20)
+    found, guide = search.settled(20)
     assert is_home
     assert len(search.way.f) <= active_budget(d)
     assert search.way.sd < 0.2
@@ -570,7 +570,7 @@ def test_exact_density_costs_hardly_more_than_its_star():
     precision = np.linalg.inv(np.full((10, 10), 0.9) + 0.1 * np.eye(10))
     middle = np.linspace(-3, 3, 10)
     search, is_home = searched(lambda x: -(x - middle) @ precision @ (x - middle) / 2, np.zeros(10))
-    found, _ = search.finish(2)
+    found, _ = search.settled(2)
     assert is_home
     assert len(search.way.f) < 3 * 10 + 45 + 30
     np.testing.assert_allclose(found.x, middle, atol=0.1)
@@ -581,7 +581,7 @@ def test_exact_density_costs_hardly_more_than_its_star():
 def test_noise_of_a_solver_does_no_harm(noise):
     rng = np.random.default_rng(9)
     search, is_home = searched(lambda x: skewed(x) + noise * rng.standard_normal(), [0.5, -0.5])
-    found, _ = search.finish(2)
+    found, _ = search.settled(2)
     assert is_home
     np.testing.assert_allclose(found.x, slow_moments(2)[0], atol=0.25)
 
@@ -597,7 +597,7 @@ def test_a_region_without_density_is_kept_away_from():
 
     search, is_home = searched(f, [0.5, -0.5, 0.3])
     assert is_home
-    draws = search.finish(200)[1].draws
+    draws = search.settled(200)[1].draws
     assert np.mean([np.isfinite(f(x)) for x in draws]) > 0.9
 
 
@@ -676,7 +676,7 @@ def test_no_more_points_are_fitted_than_arithmetic_bears(monkeypatch):
         assert search.way.process.y.max() == 0
     assert len(search.way.f) > 300
     assert max(sizes) in (150, 151)
-    np.testing.assert_allclose(search.finish(2)[0].x, slow_moments(2)[0], atol=0.15)
+    np.testing.assert_allclose(search.settled(2)[0].x, slow_moments(2)[0], atol=0.15)
 
 
 def test_starts_without_density_end_the_way():

@@ -1,12 +1,9 @@
 """The way of a chain, which can be interrupted after each evaluation; and what it has found."""
 
-from contextlib import suppress
-
 import numpy as np
 
 from pymc_kameleon.approximation.batches import BatchSearch
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
-from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.samplers.surrogate.active.draws import N_STEPS_ALONE
 from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, Way
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
@@ -48,7 +45,7 @@ class Search(BatchSearch):
 
     def __init__(self, start, seed, at_once=1):
         super().__init__(start, seed)
-        self.way, self._found, self.is_over = Way(self.rng, at_once), None, False
+        self.way, self.is_over = Way(self.rng, at_once), False
         self.begin(self.way.go(start[None]))
         self._learns_all = False  # kept here, as a search may be interrupted anywhere
         self._budget = active_budget(start.size, at_once)
@@ -71,18 +68,8 @@ class Search(BatchSearch):
             self.advance()
         return not self.has_ended and self.way.is_home
 
-    def finish(self, n):
-        """Return a WarmStart, and a guide with n points, once for all; None if rounding fails."""
-        if self._found is None:
-            with (
-                suppress(np.linalg.LinAlgError),
-                linear_algebra().limit(limits=1),
-                np.errstate(all="ignore"),
-            ):
-                self._found = self._summary(n)
-        return self._found
-
-    def _summary(self, n):
+    def _settle(self, n):
+        """Return a WarmStart, and a Guide."""
         way = self.way
         draws = way.draws(N_STEPS_ALONE, self.rng)
         mean, covariance = draws.mean(axis=0), np.atleast_2d(np.cov(draws.T))

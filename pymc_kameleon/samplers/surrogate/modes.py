@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.approximation.linalg import cholesky, whitened
+from pymc_kameleon.approximation.linalg import cholesky
 from pymc_kameleon.approximation.modes import MOST_MODES, NEGLIGIBLE_MASS, Mode, Modes, mix
 from pymc_kameleon.core.arrays import copy_arrays, floats, integers
 from pymc_kameleon.samplers.approximation.moves import newest, states_of
@@ -90,11 +90,8 @@ def _nearest(points, modes, found):
     shapes = [mode[:2] for mode in found]
     if modes is not None:
         shapes = list(zip(modes.mode_means, modes.mode_factors, strict=True))[: len(found)]
-    logs = []
-    for mean, factor in shapes:
-        u = whitened(points, mean, factor)
-        logs.append(-0.5 * np.sum(u * u, axis=1) - np.log(np.diag(factor)).sum())
-    return np.argmax(logs, axis=0)
+    normals = [Mode(mean, factor, -np.log(np.diag(factor)).sum()) for mean, factor in shapes]
+    return np.argmax([one.normal(points) for one in normals], axis=0)
 
 
 def _learned(mode, points, weights):

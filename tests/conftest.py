@@ -73,7 +73,7 @@ def script(monkeypatch):
 @pytest.fixture
 def without_search(monkeypatch):
     """Let no process search for the posterior, which takes most of the time of a short run."""
-    of_search = "pymc_kameleon.samplers.surrogate.active.search"
+    of_search = "pymc_kameleon.samplers.surrogate.initial_search"
     monkeypatch.setattr(f"{of_search}.MOST_COORDINATES", 0)
 
 

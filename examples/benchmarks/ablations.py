@@ -44,7 +44,7 @@ DENSITIES = (
     *("exponential priors", "groups"),
 )
 MOVES = tuple(f"{case} by moves" for case in (*DENSITIES[:7], *DENSITIES[-2:]))
-BY_MOVES = {"samplers.surrogate.active.search.MOST_COORDINATES": 0}
+BY_MOVES = {"samplers.surrogate.initial_search.MOST_COORDINATES": 0}
 BY_MOVES["analysis.draws_of_result.KINDS"] = [by_surrogate]
 """What makes a run one without a process, as if it had more than 14 coordinates."""
 

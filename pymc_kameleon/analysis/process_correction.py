@@ -14,9 +14,9 @@ from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.approximation.records import MANY_DRAWS, MOST_REMEMBERED, evenly
 from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
-from pymc_kameleon.samplers.surrogate.active.search import suits
 from pymc_kameleon.samplers.surrogate.active.star import least_exact
 from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, Known
+from pymc_kameleon.samplers.surrogate.initial_search import suits
 from pymc_kameleon.samplers.surrogate.moves import each_once, generator_of
 from pymc_kameleon.step.groups import APPROXIMATIONS, EVALUATIONS
 from pymc_kameleon.step.learned import COORDINATE

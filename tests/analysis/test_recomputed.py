@@ -18,7 +18,7 @@ from scipy.stats import norm
 import pymc_kameleon as pk
 from pymc_kameleon.analysis import draws_of_result, recomputed, summary
 from pymc_kameleon.analysis.surrogate_correction import by_surrogate
-from pymc_kameleon.samplers.surrogate.active import search
+from pymc_kameleon.samplers.surrogate import initial_search
 
 calls = []
 
@@ -49,7 +49,7 @@ def by_moves_alone():
     """Averages are corrected by what is computed anew, alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(draws_of_result, "KINDS", [by_surrogate])
-        patch.setattr(search, "MOST_COORDINATES", 0)  # it would take most of the time
+        patch.setattr(initial_search, "MOST_COORDINATES", 0)  # it would take most of the time
         yield
 
 

@@ -21,7 +21,6 @@ from pymc_kameleon.analysis.surrogate_correction import moves_of
 from pymc_kameleon.model.failures import OnFailure
 from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains, superchains_of
 from pymc_kameleon.samplers.surrogate import initial_search, learning
-from pymc_kameleon.samplers.surrogate.active import search as active
 from pymc_kameleon.sampling.chain_of_run import FirstWay
 from pymc_kameleon.sampling.outcome import Finish
 from pymc_kameleon.step.job import evaluate
@@ -125,7 +124,7 @@ def test_the_way_goes_on_in_batches(surrogate, usual, rounds, monkeypatch):
 @pytest.mark.slow
 def test_without_a_process_what_is_fitted_is_asked_for_together(surrogate, rounds, monkeypatch):
     """As with many parameters; lines and gradients are one after another."""
-    monkeypatch.setattr(active, "MOST_COORDINATES", 0)
+    monkeypatch.setattr(initial_search, "MOST_COORDINATES", 0)
     one = run(surrogate, max_evaluations=400)
     assert max(rounds) >= 6  # the coefficients of a quadratic
     assert np.median(rounds) == 1
@@ -223,8 +222,8 @@ def test_only_the_first_start_has_to_be_possible(surrogate, usual):
 
 def test_others_begin_where_the_first_one_is_if_nothing_guides_them(surrogate, usual, monkeypatch):
     """Their own starts are impossible."""
-    monkeypatch.setattr(active, "BUDGET", (0, 4))
-    monkeypatch.setattr(active, "MOST_BATCHES", 0)
+    monkeypatch.setattr(initial_search, "BUDGET", (0, 4))
+    monkeypatch.setattr(initial_search, "MOST_BATCHES", 0)
     monkeypatch.setattr(initial_search, "WARM_START_BUDGET", 5)
 
     def bounded(x):
@@ -270,15 +269,15 @@ def surrogate_of_x(of_two):
 )
 def test_other_steps_have_ways_too(of_two, surrogate_of_x, other, monkeypatch):
     """Each search is made once; and what begins by a gradient does so where it is counted."""
-    monkeypatch.setattr(active, "BUDGET", (0, 10))
-    monkeypatch.setattr(active, "MOST_BATCHES", 2)
-    searches, begin = [], active.Search.__init__
+    monkeypatch.setattr(initial_search, "BUDGET", (0, 10))
+    monkeypatch.setattr(initial_search, "MOST_BATCHES", 2)
+    searches, begin = [], initial_search.Search.__init__
 
     def noted(search, *arguments):
         searches.append(search)
         begin(search, *arguments)
 
-    monkeypatch.setattr(active.Search, "__init__", noted)
+    monkeypatch.setattr(initial_search.Search, "__init__", noted)
     step = [surrogate_of_x, other([of_two["y"]], model=of_two)]
     step[1].n_trials = 0
     options = {"chains": 4, "tune": 8, "draws": 5, "max_concurrent": 4, "model": of_two}

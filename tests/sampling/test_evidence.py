@@ -246,7 +246,7 @@ def of_surrogates():
     step = pk.SurrogateMetropolis(model=model)
     options = {"max_evaluations": 300, "chains": 4, "cores": 1, "random_seed": 1}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pymc_kameleon.samplers.surrogate.active.search.MOST_COORDINATES", 0)
+        patch.setattr("pymc_kameleon.samplers.surrogate.initial_search.MOST_COORDINATES", 0)
         dt = pk.sample(step=step, model=model, **options, **QUIET)
     return op, model, dt, -np.log(2)  # of two dimensions: (1/√2)²
 

@@ -8,7 +8,7 @@ import quoted
 
 from pymc_kameleon.analysis.process_correction import MOST_EVALUATIONS
 from pymc_kameleon.samplers.choice import MOST_DENSE, MOST_FOR_SURROGATE
-from pymc_kameleon.samplers.surrogate.active.search import BUDGET, MOST_COORDINATES
+from pymc_kameleon.samplers.surrogate.initial_search import BUDGET, MOST_COORDINATES
 
 ROOT = Path(__file__).parents[2]
 PAGES = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in quoted.PAGES}

@@ -14,8 +14,8 @@ from pymc_kameleon.samplers.surrogate.active import (
     way,
 )
 from pymc_kameleon.samplers.surrogate.active.process import Hyper, Prior, Process
-from pymc_kameleon.samplers.surrogate.active.search import Search, active_budget, most_of_search
 from pymc_kameleon.samplers.surrogate.active.way import Known, Way
+from pymc_kameleon.samplers.surrogate.initial_search import Search, active_budget, most_of_search
 
 # ---- the process ----------------------------------------------------------------------------
 
@@ -626,7 +626,7 @@ def wavy(x):
 @pytest.mark.parametrize(("f", "budget"), [(skewed, (15, 60)), (wavy, (5, 5))])
 def test_a_search_goes_on_where_it_was_interrupted(f, budget, monkeypatch):
     """After each evaluation, as if it had not been, also beyond its budget where f is exact."""
-    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", budget)
+    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.initial_search.BUDGET", budget)
     start = np.array([0.5, -0.5, 1.0])
     whole, _ = searched(f, start)
     assert (whole.n > active_budget(3)) == (f is wavy)
@@ -694,7 +694,7 @@ QUIET = {"progressbar": False, "compute_convergence_checks": False, "chains": 4,
 
 def test_where_it_does_not_find_home_others_do(monkeypatch):
     _, model = box(lambda x: float(skewed(x)))
-    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", (1, 5))
+    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.initial_search.BUDGET", (1, 5))
     with model:
         dt = pk.sample(40, tune=8, step=pk.SurrogateMetropolis(), random_seed=1, **QUIET)
     assert "posterior_not_found" not in codes(dt)  # evaluations are left

@@ -50,7 +50,7 @@ def test_all_that_was_evaluated_is_there(run):
 
 def test_long_way_is_there(step, monkeypatch):
     """That of a process which has not come home, and of line searches after it."""
-    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.active.search.BUDGET", (1, 5))
+    monkeypatch.setattr("pymc_kameleon.samplers.surrogate.initial_search.BUDGET", (1, 5))
     CALLS.clear()
     own = sample(step, tune=8, draws=10)["evaluations"]
     assert {tuple(z) for z in own["z"].values} == {tuple(x) for x in CALLS}

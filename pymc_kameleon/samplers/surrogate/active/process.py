@@ -260,9 +260,7 @@ class Process:
 
     def __init__(self, u, y, hyper, prior):
         self.u, self.y, self.hyper, self.prior = u, y, hyper, prior
-        k = covariance(Terms.of(u, u, prior), hyper, prior)
-        _add_noise(k, y, hyper)
-        factor = factorised(k)
+        factor = factorised(_with_noise(Terms.of(u, u, prior), y, hyper, prior))
         self.alpha = lapack.dpotrs(factor, y + 0.5 * np.sum(u * u, axis=1), lower=1)[0]
         self.inverse = np.asfortranarray(np.tril(lapack.dtrtri(factor, lower=1)[0]))
         """L⁻¹, K = LLᵀ, as BLAS takes it."""
@@ -380,10 +378,12 @@ class Process:
         return blas.dtrmm(1.0, self.inverse, k.T, lower=1)
 
 
-def _add_noise(k, y, hyper):
-    """Add the noise of values, and that of rounding, to their covariance."""
+def _with_noise(terms, y, hyper, prior):
+    """Return the covariance of values, with their noise, and that of rounding."""
+    k = covariance(terms, hyper, prior)
     diagonal = np.diag_indices(len(k))
     k[diagonal] = (1 + ROUNDING) * k[diagonal] + noise_of(y, hyper)
+    return k
 
 
 # ---- the choice of its numbers ------------------------------------------------------------------
@@ -490,8 +490,7 @@ def _log_posterior(u, y, prior):
     centres, sds = prior.centre(u.shape[1])
 
     def score(hyper):
-        k = covariance(terms, hyper, prior)
-        _add_noise(k, y, hyper)
+        k = _with_noise(terms, y, hyper, prior)
         factor, failed = lapack.dpotrf(k.T, lower=1, overwrite_a=1)  # as LAPACK stores it
         if failed:
             return -np.inf
@@ -510,8 +509,7 @@ def _loss_and_slopes(u, y, prior):
 
     def loss(hyper):
         logs, numbers, slopes = hyper.logs, np.exp(2 * hyper.logs), np.zeros(len(hyper.logs))
-        k = covariance(terms, hyper, prior)
-        _add_noise(k, y, hyper)
+        k = _with_noise(terms, y, hyper, prior)
         factor, failed = lapack.dpotrf(k.T, lower=1, overwrite_a=1)
         if failed:
             return LOSS_OUTSIDE, slopes

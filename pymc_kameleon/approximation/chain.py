@@ -62,11 +62,6 @@ was 1.03 of the 127 coordinates of a hierarchy, after 150 evaluations of it. Whi
 corrected, and one of the first `FIRST_STOPS` is proposed."""
 
 
-def n_stops(d):
-    """Return R for d coordinates."""
-    return max(min(STOPS // d, MOST_STOPS), LEAST_STOPS)
-
-
 class Chain(NamedTuple):
     """What a chain on s goes by."""
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pymc_kameleon.approximation.chain import n_stops
+from pymc_kameleon.approximation.chain import LEAST_STOPS, MOST_STOPS, STOPS
 
 
 class Nothing(NamedTuple):
@@ -71,7 +71,7 @@ class Fit:
 
     def stops(self, d):
         """Return how often the chain on s stops, R."""
-        return n_stops(d)
+        return max(min(STOPS // d, MOST_STOPS), LEAST_STOPS)
 
     def judge(self, choices, log_w):
         """Learn from log π/s (n,) at the newest ends of moves by s."""

@@ -36,17 +36,14 @@ U, U_BIS, CENTRE = "whitened", "whitened_bis", "centre"
 """Dimensions: of u, and of the points that the surrogate was fitted to."""
 
 KEPT = {
-    "factor": (
-        (COORDINATE, BIS),
-        "Factor L of `covariance`: s is a function of u = L⁻¹(x − mean).",
-    ),
+    "factor": ((COORDINATE, BIS), "L of `covariance`: s is a function of u = L⁻¹(x − mean)."),
     "nu": ((), "Degrees of freedom ν of the t density."),
     "is_quadratic": ((), "Whether kernels are added to a quadratic; if not, to the t density."),
     "constant": ((), "Constant term."),
     "linear": ((U,), "Of the polynomial, its gradient at u = 0."),
     "quadratic": (
         (U, U_BIS),
-        "Of the polynomial, its Hessian below the diagonal; half of it there.",
+        "Of the polynomial, its Hessian below its diagonal, half of it there.",
     ),
     "bounds": (("bound",), "Least and largest difference from the log of the t density."),
     "centres": ((U, CENTRE), "Points u that it was fitted to, times rates."),

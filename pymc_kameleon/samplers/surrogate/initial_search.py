@@ -121,15 +121,7 @@ class SearchByProcess(InitialSearch):
 
     def budget(self):
         """Return the evaluations of the way, or of what is left of it after a search in vain."""
-        return min(self.usual_budget(), self._left_of_limit())
-
-    def _budget_of_search(self):
-        """Return the evaluations of a search; many at a time may be more, as rounds are few."""
-        most = self._most_by_process if self.step.max_concurrent > 1 else self.usual_budget()
-        return min(most, self._left_of_limit())
-
-    def _left_of_limit(self):
-        return max(0, self.limit() - self._n_searched)
+        return min(self.usual_budget(), max(0, self.limit() - self._n_searched))
 
     def most_of_search(self):
         """Return the evaluations of a search in vain, of another one, and of a look."""
@@ -199,7 +191,10 @@ class SearchByProcess(InitialSearch):
     def _go_home(self, q, logp, noted, rows):
         """Go there with a process that chooses the points, or as others do; `rows` gets them."""
         step, start, n = self.step, q[: self.d].copy(), 0
-        guide, most = step.guide, self._budget_of_search()
+        guide, most = step.guide, self.usual_budget()
+        if step.max_concurrent > 1:  # many at a time may be more, as rounds are few
+            most = self._most_by_process
+        most = min(most, self.limit())
         if guide.has_draws and self.has_few_evaluations:
             x, points, logps = guide.draws[1], np.zeros((0, self.d)), np.zeros(0)
             if not self.is_one_of_many:

@@ -41,10 +41,7 @@ KEPT = {
     "is_quadratic": ((), "Whether kernels are added to a quadratic; if not, to the t density."),
     "constant": ((), "Constant term."),
     "linear": ((U,), "Of the polynomial, its gradient at u = 0."),
-    "quadratic": (
-        (U, U_BIS),
-        "Of the polynomial, its Hessian below its diagonal, half of it there.",
-    ),
+    "quadratic": ((U, U_BIS), "The polynomial's Hessian below its diagonal, half of it there."),
     "bounds": (("bound",), "Least and largest difference from the log of the t density."),
     "centres": ((U, CENTRE), "Points u that it was fitted to, times rates."),
     "weights": ((CENTRE,), "Of the kernels there."),

@@ -220,9 +220,10 @@ class InitialSearch:
         return min(self.usual_budget(), self.limit())
 
     def usual_budget(self):
-        """Return the same where they are not limited."""
-        step, d = self.step, self.d
-        return min(WARM_START_BUDGET * d, max(10 * d, step.monitor.tune * step.steps_per_draw))
+        """Return the same where they are not limited; more if other chains follow."""
+        step, most = self.step, WARM_START_BUDGET * self.d
+        n_tune = step.monitor.tune * step.steps_per_draw
+        return most if self.follows else min(most, max(10 * self.d, n_tune))
 
     def limit(self):
         """Return how many these may be, besides the start and the tries at the end."""

@@ -23,6 +23,7 @@ from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains
 from pymc_kameleon.samplers.surrogate import initial_search, learning
 from pymc_kameleon.sampling.chain_of_run import FirstWay
 from pymc_kameleon.sampling.outcome import Finish
+from pymc_kameleon.step import initial_search as step_search
 from pymc_kameleon.step.job import evaluate
 
 pytestmark = pytest.mark.forks
@@ -115,7 +116,7 @@ def test_the_way_goes_on_in_batches(surrogate, usual, rounds, monkeypatch):
     monkeypatch.setattr(learning, "learn_from", noted)
     options = {"max_concurrent": 64, "max_evaluations": 1500}
     run(surrogate, **options)
-    assert sum(rounds) > initial_search.WARM_START_BUDGET * 2
+    assert sum(rounds) > step_search.WARM_START_BUDGET * 2
     assert len(rounds) < 16
     assert min(rounds[-3:]) == max(rounds) == 64
     assert all(arrived[-64:])
@@ -224,7 +225,7 @@ def test_others_begin_where_the_first_one_is_if_nothing_guides_them(surrogate, u
     """Their own starts are impossible."""
     monkeypatch.setattr(initial_search, "BUDGET", (0, 4))
     monkeypatch.setattr(initial_search, "MOST_BATCHES", 0)
-    monkeypatch.setattr(initial_search, "WARM_START_BUDGET", 5)
+    monkeypatch.setattr(step_search, "WARM_START_BUDGET", 5)
 
     def bounded(x):
         return Switch.usual(x) if np.abs(x[0]) < 50 else -np.inf

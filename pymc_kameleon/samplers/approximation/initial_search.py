@@ -19,7 +19,7 @@ from pymc_kameleon.samplers.approximation.fit import Nothing
 from pymc_kameleon.samplers.approximation.metropolis import Found
 from pymc_kameleon.samplers.approximation.moves import BY_S
 from pymc_kameleon.step.initial_search import InitialSearch
-from pymc_kameleon.step.warm_start.approach import NEAR_TRIES, WARM_START_BUDGET, approach
+from pymc_kameleon.step.warm_start.approach import NEAR_TRIES, approach
 
 N_GUIDED = 32
 """Draws of s that other chains may begin at, or the best point and draws."""
@@ -166,10 +166,6 @@ class SearchByApproximation(InitialSearch):
         own = (monitor.tune + monitor.draws) * self.step.steps_per_draw
         n = monitor.looks_for if monitor.looks_for > 0 else own
         return SHARES[0] * n, SHARES[1] * min(n, self.limit())
-
-    def usual_budget(self):
-        """Return the evaluations of the search without s, where they are not limited."""
-        return WARM_START_BUDGET * self.d
 
     def budget(self):
         """Return the evaluations of the search without s, after one by it."""

@@ -18,7 +18,7 @@ from pymc_kameleon.samplers.surrogate.active.draws import N_STEPS_ALONE
 from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, Way, least_fitted
 from pymc_kameleon.samplers.surrogate.moves import each_once
 from pymc_kameleon.step.initial_search import InitialSearch
-from pymc_kameleon.step.warm_start.approach import FOLLOWING, WARM_START_BUDGET
+from pymc_kameleon.step.warm_start.approach import FOLLOWING
 from pymc_kameleon.step.warm_start.search import Guide, WarmStart
 
 MOST_COORDINATES = 14
@@ -114,10 +114,6 @@ class SearchByProcess(InitialSearch):
     def leads_from_best(self):
         """Whether the first chain, which the others follow, begins at the best of all starts."""
         return self.is_active
-
-    def usual_budget(self):
-        """Return the evaluations of the way by lines and BFGS."""
-        return WARM_START_BUDGET * self.d
 
     def budget(self):
         """Return the evaluations of the way, or of what is left of it after a search in vain."""

@@ -198,7 +198,7 @@ _TUNING = {
     "scale_at_bound": Kind(
         CAUTION,
         "{scale} ended at its {side} bound, {value:.3g}, so the target acceptance was not reached.",
-        "Start nearer to the posterior, rescale, or widen scaling_bounds.",
+        "Start nearer to the posterior, or rescale; widen scaling_bounds if you gave them.",
         "The bound, not the posterior, decided on the scale.",
     ),
     "few_points": Kind(

@@ -43,7 +43,6 @@ from pymc_kameleon.samplers.kameleon.subsample import (
     SubsampleTuning,
     draw,
     follow,
-    follow_gamma,
     settling,
 )
 from pymc_kameleon.samplers.random_walk import walk as random_walk
@@ -89,12 +88,12 @@ class Parameters(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """What tuning remembers: the transition t of n, and how z and each ν_j are learned."""
+    """What tuning remembers: the transition t of n, and how z and each ρ_j are learned."""
 
     t: integers(1)
     n: int
     past: SubsampleTuning
-    nu: kam.NuTuning
+    rho: ScaleTuning
     refresh: integers(1)  # transition in which z is drawn next
     counts: integers("k")  # times that each direction was tried
 
@@ -242,8 +241,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
         is_new = s > 0.0
         if is_new:
             find_directions(parameters)
-            guess_nu(parameters, tuning.nu, work, s)
-    follow_gamma(subsample, tuning)
+            guess_nu(parameters, work, s)
     tuning.t[0] += 1
     return not is_new
 
@@ -251,11 +249,12 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 @jit
 def tune_direction(parameters, tuning, j, accept_prob):
     """Tune log ρ_j by its own count, and settle; what is below its bound is taken from γ."""
-    log_rho, scale, t = parameters.log_rho, tuning.nu.scale, tuning.t[0]
+    log_rho, scale, t = parameters.log_rho, tuning.rho, tuning.t[0]
     eta = gain(GOOD_GUESS + tuning.counts[j])
     wanted = log_rho[j] + eta * (accept_prob - scale.target_accept)
     set_scale(log_rho, scale, j, wanted)
-    parameters.subsample.shape.log_scale[0] += min(0.0, wanted - log_rho[j])
+    if np.isnan(tuning.past.gamma):
+        parameters.subsample.shape.log_scale[0] += min(0.0, wanted - log_rho[j])
     tuning.counts[j] += 1
     for i in range(log_rho.size):
         settle_scale(log_rho, scale, i, t, settling(tuning), tuning.n)
@@ -295,7 +294,7 @@ def give_up(parameters, j):
 
 
 @jit(allocates=True)
-def guess_nu(parameters, tuning, work, s):
+def guess_nu(parameters, work, s):
     """Set ν₀_j so that ν₀_j² times the mean of |w_j|² over points of z is (2.38 s)²; ρ_j stays."""
     subsample, probabilities = parameters.subsample, parameters.probabilities
     m, log_nu0 = subsample.m[0], parameters.log_nu0
@@ -310,10 +309,6 @@ def guess_nu(parameters, tuning, work, s):
     for j in range(lengths2.size):
         if lengths2[j] > TINY:  # else the bandwidth is far too small to see it
             log_nu0[j] = np.log(OPTIMAL_SCALE * s) - 0.5 * np.log(lengths2[j])
-            if not np.isnan(tuning.log_bounds[0]):
-                for i in range(2):
-                    tuning.scale.bounds[j, i] = tuning.log_bounds[i] - log_nu0[j]
-            set_scale(parameters.log_rho, tuning.scale, j, parameters.log_rho[j])
         else:
             give_up(parameters, j)
     total = sum_of(probabilities)
@@ -355,13 +350,11 @@ class PCAKAM(kam.LearnedSubsample):
         k: ``Gaussian()`` (default), ``Matern()`` or ``Linear()`` of ``pk.samplers.kernels``.
     n_subsample : int, optional
         m, the number of points of z; 25 d by default, at least 50 and at most 200.
-    gamma : float or pk.samplers.Decay, optional
+    gamma : float, optional
         γ, the exploration scale; as for :class:`.KAM`, but 0.6 of the best random walk's
         scale by default: it alone moves the coordinates across the direction drawn.
     whiten : bool, optional
         Work in coordinates C⁻¹x; as for :class:`.KAM`.
-    scaling_bounds : (float, float), optional
-        Least and largest ν_j. By default within 1/10 and 10 times its first guess.
     {common parameters}
 
     Notes
@@ -400,12 +393,10 @@ class PCAKAM(kam.LearnedSubsample):
         n_subsample=None,
         gamma=None,
         whiten=True,
-        scaling_bounds=None,
         **common,
     ):
-        self.settings = kam.checked_kernel_options(
-            kernel, n_subsample, gamma, whiten, scaling_bounds
-        )
+        self.settings = kam.checked_kernel_options(kernel, n_subsample)
+        self.settings |= kam.checked_coordinates(gamma, whiten)
         n_components = checked_integer("n_components", n_components, at_least=1)
         self.settings["n_components"] = n_components
         super().__init__(vars, **common)
@@ -418,12 +409,11 @@ class PCAKAM(kam.LearnedSubsample):
         shares = PCA_GAMMA_SHARE, PCA_BANDWIDTH_SHARE
         subsample, past = SubsampleTuning.start(settings, scales, n_tune, m, accept, *shares)
         bounds = np.log([1 / kam.LARGEST_RHO, kam.LARGEST_RHO])  # below, it adds nothing to γ
-        _, scale = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)
-        nu = kam.NuTuning(scale, settings["log_nu_bounds"].copy())
+        _, rho = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)
         return (
             allocate(State, sizes),
             allocate(Parameters, sizes, subsample=subsample),
-            allocate(Tuning, sizes, n=n_tune, past=past, nu=nu),
+            allocate(Tuning, sizes, n=n_tune, past=past, rho=rho),
             allocate(Work, sizes),
         )
 
@@ -444,12 +434,8 @@ class PCAKAM(kam.LearnedSubsample):
         }
 
     def _tuned_scales(self):
-        parameters, tuning = self.parameters, self.tuning
-        if parameters.subsample.m[0] == 0:
-            return kam.tuned_walk(parameters.subsample, tuning.past.shape)
-        if np.isnan(tuning.nu.log_bounds[0]) or no_directions(parameters):
-            return []
-        return [("ν of the leading direction", log_nu(parameters, 0), tuning.nu.log_bounds)]
+        subsample = self.parameters.subsample
+        return kam.tuned_walk(subsample, self.tuning.past.shape) if subsample.m[0] == 0 else []
 
     def _findings(self):
         if self.parameters.subsample.m[0] > 0 and no_directions(self.parameters):

@@ -12,9 +12,6 @@ from pymc_kameleon.core.jit import fast_jit, jit
 GAUSSIAN, MATERN, LINEAR = range(3)
 """Families of kernels."""
 
-FIXED, MEDIAN, KNN = range(3)
-"""How a bandwidth is chosen."""
-
 
 class Kernel(NamedTuple):
     """A kernel as compiled code takes it.
@@ -196,16 +193,3 @@ def smallest(values, k):
         else:
             break
     return values[k]
-
-
-@jit(allocates=True)
-def neighbour_distance(z, m, k, n_centres):
-    """Median distance to the k-th neighbour, from the first `n_centres` of m distinct columns."""
-    n = min(m, n_centres)
-    found, r2, x = np.empty(n), np.empty(m), np.empty(z.shape[0])
-    for i in range(n):
-        for j in range(x.size):
-            x[j] = z[j, i]
-        squared_distances(z, m, x, r2)
-        found[i] = np.sqrt(smallest(r2, k))
-    return median(found)

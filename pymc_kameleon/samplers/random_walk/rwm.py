@@ -17,6 +17,7 @@ from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale
 from pymc_kameleon.samplers.random_walk.walk import State, Work
 from pymc_kameleon.step.learned import scale_of
+from pymc_kameleon.step.options import checked_bool, checked_number
 
 
 class RWMParameters(NamedTuple):
@@ -48,8 +49,6 @@ class RWM(OneScale):
         ν at first, which is then tuned; by default 2.38/√d.
     tune_scaling : bool, optional
         False keeps ν fixed.
-    scaling_bounds : (float, float), optional
-        Least and largest ν; by default within a factor of 1e6 of where it starts.
     {common parameters}
 
     Notes
@@ -66,11 +65,26 @@ class RWM(OneScale):
     name = "rwm"
     algorithm = Algorithm(rwm_transition, tune_one_scale, nothing_derived, report_scale)
 
+    def __init__(self, vars=None, *, scaling=None, tune_scaling=True, **common):
+        if scaling is not None:
+            scaling = checked_number("scaling", scaling, 0, np.inf)
+        tune_scaling = checked_bool("tune_scaling", tune_scaling)
+        self.settings = {"scaling": scaling, "tune_scaling": tune_scaling}
+        super().__init__(vars, **common)
+
     def _allocate(self, scales, n_tune):
         sizes = {"d": scales.size}
-        log_scale, tuning = self._start(best_scale(scales.size), n_tune)
+        scale = self.settings["scaling"] or best_scale(scales.size)
+        bounds = None if self.settings["tune_scaling"] else np.log([scale, scale])
+        log_scale, tuning = self._start(scale, n_tune, bounds)
         parameters = RWMParameters(log_scale)
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def _needed_tuning(self):
+        return super()._needed_tuning() if self.settings["tune_scaling"] else 0
+
+    def _tuned_scales(self):
+        return super()._tuned_scales() if self.settings["tune_scaling"] else []
 
     def _learned(self):
         return {"scaling": scale_of(self.parameters, "Standard deviation ν of the proposal.")}

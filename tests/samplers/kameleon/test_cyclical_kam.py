@@ -15,7 +15,7 @@ from kameleon import banana_model
 from models import Counting, black_box
 from reference import assert_equal
 from runs import driven as run
-from scipy.spatial.distance import pdist, squareform
+from scipy.spatial.distance import pdist
 from test_contract import sample
 
 import pymc_kameleon as pk
@@ -135,10 +135,7 @@ def n_modes(step):
         (SPACE, {}),
         (NORMAL, {}),
         (NORMAL_LINE, {"cycle_length": 10, "beta": 0.5}),
-        (
-            PLANE,
-            {"kernel": pk.samplers.kernels.Matern(1.5, "knn"), "cycle_length": 50, "beta": 0.9},
-        ),
+        (PLANE, {"kernel": pk.samplers.kernels.Matern(1.5), "cycle_length": 50, "beta": 0.9}),
         (SPACE, {"kernel": pk.samplers.kernels.Linear(), "cycle_length": 20, "beta": 0.5}),
         (SPACE, {"n_subsample": 9, "cycle_length": 7, "beta": 0.5}),
         (PLANE, {"cycle_length": 2, "beta": 0.5}),
@@ -607,13 +604,6 @@ def test_what_is_learned():
     assert learned.ladder(29) == pytest.approx(learned.gamma)
 
 
-def test_bandwidth_by_neighbours():
-    step = tune(pair(2), 10_000, n_subsample=60, kernel=pk.samplers.kernels.Gaussian("knn"))
-    learned = reference.CyclicalKAM(step)
-    nearest = np.sort(squareform(pdist(learned.z)), axis=1)[:, 15]
-    assert learned.bandwidth == pytest.approx(np.median(nearest) / np.sqrt(2))
-
-
 def test_nu_is_tuned_by_the_local_moves_alone():
     """By hand, from the acceptance that they report; and it settles at a mean."""
     n, n_learning = 8000, 6800
@@ -918,9 +908,3 @@ def test_points_of_no_finite_width_leave_a_walk(fragile):
     history.counts[0] = 6
     step.learn([step])
     assert step.parameters.kam.subsample.m[0] == step.parameters.clusters.n[0] == 0
-
-
-def test_scaling_bounds():
-    step = tune(NORMAL, 8000, scaling_bounds=(0.01, 0.02))
-    nu = reference.KAM(step).nu
-    assert 0.01 * (1 - 1e-9) <= nu <= 0.02 * (1 + 1e-9)

@@ -260,28 +260,11 @@ def test_each_direction_reaches_the_target_acceptance():
     np.testing.assert_allclose(shares, 0.3, atol=0.06)
 
 
-@pytest.mark.slow
-def test_scaling_bounds():
-    """Of each ν_j, from its first guess on."""
-    low, high = 0.1, 0.15
-    _, _, kept, _ = followed(1000, 1000, scaling_bounds=(low, high))
-    nu = np.exp([p.log_nu0 + p.log_rho for p in kept if p.subsample.m[0] > 0])
-    assert nu.shape == (300, 10)
-    assert (nu >= low * (1 - 1e-9)).all()
-    assert (nu <= high * (1 + 1e-9)).all()
-    _, _, free, _ = followed(1000, 1000)
-    guesses = np.exp(free[700].log_nu0)
-    assert (guesses > high).any() or (guesses < low).any()
-
-
-@pytest.mark.parametrize("gamma", [0.3, pk.samplers.Decay(2.0, 10.0)])
-def test_gamma_of_the_user(gamma):
-    """From the first z on, from which a schedule is counted."""
-    _, _, kept, _ = followed(400, 500, gamma=gamma)
+def test_gamma_of_the_user():
+    """From the first z on; then it does not give way."""
+    _, _, kept, _ = followed(400, 500, gamma=0.3)
     found = np.exp([p.subsample.shape.log_scale[0] for p in kept[280:]])
-    expected = [reference.decayed(gamma, t) for t in range(120)]
-    np.testing.assert_allclose(found[:120], expected, rtol=1e-12)
-    assert (found[120:] == found[119]).all()
+    np.testing.assert_allclose(found, 0.3, rtol=1e-12)
 
 
 @pytest.mark.slow

@@ -87,7 +87,6 @@ def test_a_draw_is_many_transitions(model, sampler):
 # ---- adaptation -----------------------------------------------------------------------------
 
 
-BOUNDS = (0.2, 0.6)
 RATES = [None, 0.02, Decay(0.5, 20.0, 0.7), Decay(0.9)]
 
 
@@ -166,7 +165,6 @@ def slow_walk(x, n, target, learn, rng, rate=None, tune_always=False, bounds=Non
     ("n", "options", "of_slow"),
     [
         *((n, {}, {}) for n in (1, 2, 7, 1000)),
-        (300, {"scaling_bounds": BOUNDS}, {"bounds": BOUNDS}),
         (100, {"scaling": 0.3}, {"start": 0.3}),
     ],
 )
@@ -177,11 +175,6 @@ def test_rwm_with_adaptation(model, n, options, of_slow):
     np.testing.assert_allclose(positions, expected, rtol=1e-9, atol=1e-12)
     assert stats["scaling"][-1] == pytest.approx(scale, rel=1e-9)
     assert n < 10 or np.ptp(stats["scaling"]) > 0.1
-    if "scaling_bounds" in options:
-        assert (stats["scaling"] >= BOUNDS[0] * (1 - 1e-12)).all()
-        assert (stats["scaling"] <= BOUNDS[1] * (1 + 1e-12)).all()
-        unbounded, _ = slow_rwm(START, n, 0.3, np.random.default_rng(2))
-        assert not np.allclose(positions, unbounded)
 
 
 def test_rwm_with_a_fixed_scale_is_never_tuned(model):
@@ -319,13 +312,6 @@ def test_impossible_options(model, sampler, option, values):
     for value in values:
         with pytest.raises(ValueError, match=option):
             sampler(model=model, **{option: value})
-
-
-def test_a_fixed_scale_has_no_bounds(model):
-    with pytest.raises(ValueError, match="tune_scaling=False, or scaling_bounds"):
-        pk.baselines.RWM(model=model, tune_scaling=False, scaling_bounds=(0.1, 1))
-    with pytest.raises(ValueError, match=r"scaling must lie within scaling_bounds, \(0.1, 1\)"):
-        pk.baselines.RWM(model=model, scaling=3, scaling_bounds=(0.1, 1))
 
 
 def acceptance(sampler, model, tune=500, **kwargs):

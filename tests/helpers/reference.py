@@ -80,15 +80,6 @@ def rbam_update(mean, sigma, x, y, alpha, eta):
     return mean + eta * (alpha * w + (1 - alpha) * v), sigma + eta * (products - sigma)
 
 
-def cholesky_update(mean, factor, x, eta, diagonal=0.5):
-    """Make one step of Titsias & Dellaportas, appendix B, on L itself, with half the diagonal."""
-    v = x - mean
-    inverse = np.linalg.inv(factor)
-    inside = inverse @ np.outer(v, v) @ inverse.T - np.eye(v.size)
-    lower = np.tril(inside, -1) + diagonal * np.diag(np.diag(inside))
-    return mean + eta * v, factor + eta * factor @ lower
-
-
 def rate_at(rate, d, t):
     """Return η at transition t: by default a memory of two thirds of the past, 16 d at least."""
     return 1 / max(16 * d, t / 1.5) if rate is None else decayed(rate, t)

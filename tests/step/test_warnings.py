@@ -183,18 +183,6 @@ def test_too_few_distinct_points(cls):
     assert "few_points" in codes(findings_of(step))
 
 
-@pytest.mark.parametrize("bandwidth", [1e-90, 1e-3, 1e12])
-def test_no_principal_directions(bandwidth):
-    """A bandwidth that is far off leaves a walk that works, and says so."""
-    kernel = pk.samplers.kernels.Gaussian(bandwidth)
-    step = pk.PCAKAM(model=normal(3), kernel=kernel, n_subsample=50)
-    message = last_warning(step)
-    assert "no principal directions" in message
-    assert "[no_directions]" in message
-    assert step.monitor.longest < 20
-    assert np.isfinite(step.parameters.subsample.shape.log_scale[0])
-
-
 def test_kam_with_a_bandwidth_that_is_far_too_small():
     step = pk.KAM(model=normal(3), kernel=pk.samplers.kernels.Gaussian(1e-3), n_subsample=50)
     message = last_warning(step)

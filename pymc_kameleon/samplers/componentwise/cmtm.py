@@ -16,12 +16,10 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
-from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import argmax, sum_of
 from pymc_kameleon.core.scaling import LOG_RANGE
 from pymc_kameleon.core.target import log_density_along
-from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.samplers.componentwise import sweeps
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity
 from pymc_kameleon.step.options import (
@@ -64,7 +62,6 @@ class Tuning(NamedTuple):
     widest: floats("d")  # … in how many sweeps, in the mean, σ_m alone would have been accepted
     squares: floats("d", "m")  # since the ladder changed: squared moves expected of each try alone
     totals: floats("d", 3)  # … squared moves that were made, steps, and their evaluations
-    history: History
 
 
 class Work(NamedTuple):
@@ -187,7 +184,6 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     d, m = parameters.ladders.shape
     for k in range(d):
         observe(state, tuning, work, k)
-    record(tuning.history, state.x)
     tuning.t[0] += 1
     t, every = tuning.t[0], tuning.adapt_every
     # A ladder that changed at the end would be seen too shortly to decide on its tries.
@@ -377,13 +373,8 @@ class CMTM(sweeps.Componentwise):
     Before, unless ``scaling`` is given, the ladders are shifted to where the chain is. Statistics
     are per coordinate, and have the sampler's name: docs/statistics.md.
 
-    Deviations from the paper: first scales, shifts, single tries, references that cannot matter any
-    more are not evaluated, and adaptation ends. See docs/cmtm.md.
-
-    References
-    ----------
-    Yang, Levi, Craiu & Rosenthal (2019). Adaptive component-wise multiple-try Metropolis sampling.
-    Journal of Computational and Graphical Statistics 28.
+    Deviations from Yang, Levi, Craiu & Rosenthal (2019): first scales, shifts, single tries,
+    references that cannot matter any more are not evaluated, and adaptation ends. See docs/cmtm.md.
 
     Examples
     --------
@@ -392,7 +383,6 @@ class CMTM(sweeps.Componentwise):
     """
 
     name = "cmtm"
-    sweeps_per_draw = 1.6
     lacks = frozenset({"target_accept"})
     stats = Stats
     algorithm = Algorithm(sweeps.sweep_by(move), adapt, nothing_derived, report)
@@ -449,7 +439,6 @@ class CMTM(sweeps.Componentwise):
             adapt_every=every,
             fewer_tries=self.settings["fewer_tries"],
             bounds=bounds,
-            history=self._empty_history(),
         )
         parameters = allocate(Parameters, sizes, ladders=ladders, alpha=self.settings["alpha"])
         return allocate(sweeps.State, sizes), parameters, tuning, allocate(Work, sizes)
@@ -489,18 +478,11 @@ class CMTM(sweeps.Componentwise):
     def _needed_tuning(self):
         return (2 if self.settings["scaling"] is None else 1) * self.settings["adapt_every"]
 
-    def _findings(self):
-        return [*super()._findings(), *self._bounds()]
-
-    def _bounds(self):
-        """Name the coordinates whose ladder ends at a bound while it is adapted."""
-        if self.tuning.n == 0 or self.settings["adapt_every"] == 0:
+    def _tuned_scales(self):
+        if self.settings["adapt_every"] == 0:
             return []
-        ladders, bounds = self.parameters.ladders, self.tuning.bounds
-        ends = {
-            "ladder_at_lower_bound": ladders[:, 0] <= bounds[:, 0],
-            "ladder_at_upper_bound": ladders[:, -1] >= bounds[:, 1],
-        }
+        log_ladders, log_bounds = np.log(self.parameters.ladders), np.log(self.tuning.bounds)
         return [
-            finding(code, names=self._some(there)) for code, there in ends.items() if there.any()
+            self._nearest_to_bounds(f"The {which} try", log_ladders[:, j], log_bounds)
+            for which, j in [("narrowest", 0), ("widest", -1)]
         ]

@@ -16,17 +16,11 @@ from pymc_kameleon.core.factor import diagonal_factor
 from pymc_kameleon.core.history import History, forget_older_half, record
 from pymc_kameleon.core.jit import cached_jit, jit, python_or_jit, specialise
 from pymc_kameleon.core.linalg import copy
-from pymc_kameleon.core.scaling import ScaleTuning, set_scale, tune_scale
+from pymc_kameleon.core.scaling import ScaleTuning, set_scale, settle_scale, tune_scale
 from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.findings.words import some
 from pymc_kameleon.samplers.gradient import mala
 from pymc_kameleon.samplers.gradient.fisher import SMOOTH, learn_factor
-from pymc_kameleon.samplers.gradient.last_phase import (
-    FAST_GOOD_GUESS,
-    fast_gain,
-    last_phase,
-    tune_last,
-)
 from pymc_kameleon.step.messages import say_if_compiling
 from pymc_kameleon.step.pooling import in_the_same_place
 
@@ -39,6 +33,9 @@ FEWEST_PAIRS = 4
 MOST_DENSE = MOST_PAIRS
 """Coordinates up to which L is dense by default, and GadMALA the default sampler: with more, there
 would be fewer pairs than coordinates."""
+
+FAST_GOOD_GUESS = 3
+"""First step of `fast_gain` for a scale that starts from a good guess."""
 
 
 class FisherTuning(NamedTuple):
@@ -138,6 +135,40 @@ def following_refresh(done, end):
     """Return when L is learned next, after `done` transitions; at `end` for the last time."""
     following = done + max(20, done // 2)
     return following if following <= end - 20 else end
+
+
+# ---- the end of tuning, of GadRWM too: L is frozen, and s fitted to K leapfrog steps -------------
+
+
+def last_phase(n_tune, target_accept, n_leapfrog=1):
+    """Return its first transition, a tenth of n or 100 before the end, and the tuning of s."""
+    start = n_tune - min(max(100, n_tune // 10), n_tune // 3)
+    bounds = -np.inf, longest_scale(n_leapfrog)
+    return start, ScaleTuning.start(target_accept, 0.0, bounds)[1]
+
+
+def longest_scale(n_leapfrog):
+    """Return the largest log s: the mean trajectory is at most a quarter of a normal's period."""
+    if n_leapfrog == 1:
+        return np.inf
+    mean_steps = (n_leapfrog // 2 + 1 + n_leapfrog) / 2
+    return np.log(2 * np.sin(np.pi / (4 * mean_steps)))
+
+
+@jit
+def fast_gain(k):
+    """Step size k of the recursions on log s, which have little time."""
+    return min(0.5, 1.5 * (1.0 + k) ** -0.6)
+
+
+@jit
+def tune_last(parameters, tuning, accept_prob):
+    """Tune log s, and settle at its mean over the last two thirds of the phase."""
+    t, n, start = tuning.t[0], tuning.n, tuning.end
+    eta = fast_gain(t - start + FAST_GOOD_GUESS)
+    tune_scale(parameters.log_scale, tuning.last_scale, 0, accept_prob, eta)
+    settled = start + (n - start) // 3
+    settle_scale(parameters.log_scale, tuning.last_scale, 0, t, settled, max(n, t + 1))
 
 
 # ---- chains that learn together ------------------------------------------------------------------

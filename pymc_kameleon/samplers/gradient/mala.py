@@ -187,11 +187,6 @@ class MALA(OneScale):
     s is :math:`1.65\, d^{-1/6}` at first. log s follows a Robbins-Monro recursion with step size
     :math:`(1+t)^{-0.6}` and settles at its mean over the second half of tuning.
 
-    References
-    ----------
-    Roberts & Rosenthal (1998). Optimal scaling of discrete approximations to Langevin diffusions.
-    Journal of the Royal Statistical Society B 60.
-
     Examples
     --------
     >>> with model:

@@ -332,14 +332,8 @@ class CyclicalKAM(LearnedShape):
 
     Besides the modes that any sampler looks for before its first draw, tuning searches for modes
     along rays. It then learns the modes found, and ν, the statistic ``scaling``. In ``pk.sample``
-    each chain gets the modes that any of them found. See docs/cyclical_kam.md.
-
-    References
-    ----------
-    Li, Zeng & Guo. Cyclical kernel adaptive Metropolis.
-
-    Pompe, Holmes & Łatuszyński (2020). A framework for adaptive MCMC targeting multimodal
-    distributions. Annals of Statistics 48.
+    each chain gets the modes that any of them found. Unlike the cycles of Li, Zeng & Guo, these are
+    exact: see docs/cyclical_kam.md.
 
     Examples
     --------
@@ -398,7 +392,7 @@ class CyclicalKAM(LearnedShape):
             floor=-np.inf,
             rho=kam.start_rho(self),
         )
-        return kam.allocate_state(State, sizes), parameters, tuning, allocate(Work, sizes)
+        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _shape(self):
         return self.parameters.kam.subsample.shape, self.tuning.shape

@@ -56,7 +56,7 @@ from pymc_kameleon.samplers.kameleon.subsample import (
 )
 from pymc_kameleon.samplers.kameleon.way_back import slow_tails
 from pymc_kameleon.samplers.learned_shape import LearnedShape
-from pymc_kameleon.samplers.random_walk import walk as random_walk
+from pymc_kameleon.samplers.random_walk import rwm as random_walk
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import (
     OPTION_TYPES,
@@ -89,7 +89,7 @@ class Local(NamedTuple):
     u: floats("d")
     covariance: floats("d", "d")  # S(u)
     factor: floats("d", "d")  # L, of R(u) …
-    scales: floats(2)  # … for these γ and ν; NaN if there is none yet
+    scales: floats(2)  # … for these γ and ν; 0 if there is none yet
 
 
 class State(NamedTuple):
@@ -222,15 +222,11 @@ def derived(state, parameters, work):
     """Compute u and S(u), if there is a z; the factor follows when it is needed."""
     subsample, local = parameters.subsample, state.local
     if subsample.m[0] > 0:
-        see_from(subsample, state.x, local.u, local.covariance, work.v)
-        local.scales[0] = np.nan
-
-
-@jit
-def see_from(subsample, x, u, covariance, v):
-    """Write u = C⁻¹x and S(u)."""
-    solve_lower(subsample.shape.factor, x, u)
-    kernel_covariance(subsample.kernel, subsample.z, subsample.m[0], u, covariance, v)
+        solve_lower(subsample.shape.factor, state.x, local.u)
+        kernel_covariance(
+            subsample.kernel, subsample.z, subsample.m[0], local.u, local.covariance, work.v
+        )
+        local.scales[0] = 0.0
 
 
 # ---- adaptation ---------------------------------------------------------------------------------
@@ -375,16 +371,11 @@ class KAM(LearnedSubsample):
     85 % z is drawn from distinct states of the past, again with probability
     :math:`p_t = (1+t)^{-1/2}`, t transitions after the first z. In the rest only ν is tuned.
 
-    Deviations from the paper: whitening, the walk at the start, a bandwidth of half the median
-    distance, and that adaptation ends. See docs/kam.md.
+    Deviations from Sejdinovic et al. (2014): whitening, the walk at the start, a bandwidth of half
+    the median distance, and that adaptation ends. See docs/kam.md.
 
     Far from all points of z proposals are small. So a chain may seldom go to heavy tails, and comes
     back slowly: it warns of that by what it has seen while tuning, as its draws do not show it.
-
-    References
-    ----------
-    Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive
-    Metropolis-Hastings. ICML.
 
     Examples
     --------
@@ -419,7 +410,7 @@ class KAM(LearnedSubsample):
             self.settings, scales, n_tune, sizes["m"], self.target_accept, *shares
         )
         return (
-            allocate_state(State, sizes),
+            allocate(State, sizes),
             allocate(Parameters, sizes, subsample=subsample, nu0=1.0),
             allocate(Tuning, sizes, n=n_tune, past=past, rho=start_rho(self)),
             allocate(Work, sizes),
@@ -478,11 +469,6 @@ def sizes_for(step, d):
     """Return the sizes of KAM's arrays."""
     m = step.settings["n_subsample"] or min(max(25 * d, 50), 1000)
     return {"d": d, "d + 1": d + 1, "m": m}
-
-
-def allocate_state(cls, sizes):
-    """Return a fresh state of KAM or a relative, without a factor."""
-    return allocate(cls, sizes, local=allocate(Local, sizes, scales=np.nan))
 
 
 def start_rho(step):

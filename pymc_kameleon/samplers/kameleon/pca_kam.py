@@ -34,7 +34,6 @@ from pymc_kameleon.core.scaling import (
     settle_scale,
 )
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.samplers.kameleon import kam
 from pymc_kameleon.samplers.kameleon.rkhs import centred_gram, gradient_weights, squared_distances
 from pymc_kameleon.samplers.kameleon.subsample import (
@@ -45,7 +44,7 @@ from pymc_kameleon.samplers.kameleon.subsample import (
     follow,
     settling,
 )
-from pymc_kameleon.samplers.random_walk import walk as random_walk
+from pymc_kameleon.samplers.random_walk import rwm as random_walk
 from pymc_kameleon.step.learned import Quantity
 from pymc_kameleon.step.options import checked_integer
 
@@ -174,12 +173,6 @@ def draw_direction(parameters, rng):
 
 
 @jit
-def no_directions(parameters):
-    """Whether the proposal is a plain random walk of scale γ."""
-    return sum_of(parameters.probabilities) == 0.0
-
-
-@jit
 def log_nu(parameters, j):
     """Log ν_j."""
     return parameters.log_nu0[j] + parameters.log_rho[j]
@@ -278,7 +271,7 @@ def find_directions(parameters):
     """Find the leading directions of z, and ω."""
     subsample, probabilities = parameters.subsample, parameters.probabilities
     m = subsample.m[0]
-    gram = centred_gram(subsample.kernel, subsample.z, m)
+    gram = centred_gram(subsample.kernel.bandwidth[0], subsample.z, m)
     leading_eigenvectors(gram, parameters.directions, probabilities)
     floor = max(ROOT_EPS * probabilities[0], EPS * m * m)  # below, eigenvalues are rounding
     for j in range(probabilities.size):
@@ -321,7 +314,7 @@ def guess_nu(parameters, work, s):
 def report(state, parameters, stats):
     """Report the mean scale, Σ ω_j ν_j, or the walk's γ; and the bandwidth."""
     stats.bandwidth[0] = parameters.subsample.kernel.bandwidth[0]
-    if no_directions(parameters):
+    if parameters.subsample.m[0] == 0:
         return np.exp(parameters.subsample.shape.log_scale[0])
     scale = 0.0
     for j in range(parameters.probabilities.size):
@@ -339,15 +332,13 @@ class PCAKAM(kam.LearnedSubsample):
         \qquad w_j = M_u H \alpha_j, \quad j \sim \omega
 
     with α_j the leading eigenvectors of the centred kernel matrix of z, a subsample of the chain's
-    past, and the other symbols as for :class:`.KAM`. Its transitions cost O(m d), those of KAM
-    O(m d²).
+    past, by a Gaussian kernel, and the other symbols as for :class:`.KAM`. Its transitions cost
+    O(m d), those of KAM O(m d²).
 
     Parameters
     ----------
     n_components : int, optional
         Number of directions, 10 by default.
-    kernel : optional
-        k: ``Gaussian()`` (default), ``Matern()`` or ``Linear()`` of ``pk.samplers.kernels``.
     n_subsample : int, optional
         m, the number of points of z; 25 d by default, at least 50 and at most 200.
     gamma : float, optional
@@ -365,13 +356,8 @@ class PCAKAM(kam.LearnedSubsample):
     tuned by its own acceptance to ``target_accept``, 0.44 by default, as in one dimension. Where it
     is at its lower bound, and acceptance still too low, γ gives way, unless it was given.
 
-    Deviation: the proposal density in the acceptance ratio is that given the direction drawn. That
-    of the mixture, as in the paper, takes longer; see docs/kam.md.
-
-    References
-    ----------
-    Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive
-    Metropolis-Hastings. ICML, appendix C.
+    Deviation from Sejdinovic et al. (2014), appendix C: the proposal density in the acceptance
+    ratio is that given the direction drawn. That of the mixture takes longer; see docs/kam.md.
 
     Examples
     --------
@@ -389,13 +375,12 @@ class PCAKAM(kam.LearnedSubsample):
         vars=None,
         *,
         n_components=10,
-        kernel=None,
         n_subsample=None,
         gamma=None,
         whiten=True,
         **common,
     ):
-        self.settings = kam.checked_kernel_options(kernel, n_subsample)
+        self.settings = kam.checked_kernel_options(None, n_subsample)
         self.settings |= kam.checked_coordinates(gamma, whiten)
         n_components = checked_integer("n_components", n_components, at_least=1)
         self.settings["n_components"] = n_components
@@ -421,7 +406,7 @@ class PCAKAM(kam.LearnedSubsample):
         parameters, subsample = self.parameters, self.parameters.subsample
         gamma, probabilities = np.exp(subsample.shape.log_scale[0]), parameters.probabilities
         quantities = kam.learned_subsample(subsample, gamma)
-        if no_directions(parameters):
+        if subsample.m[0] == 0:
             return quantities
         nu = np.exp(parameters.log_nu0 + parameters.log_rho)
         directions = parameters.directions[:, : subsample.m[0]]
@@ -438,6 +423,4 @@ class PCAKAM(kam.LearnedSubsample):
         return kam.tuned_walk(subsample, self.tuning.past.shape) if subsample.m[0] == 0 else []
 
     def _findings(self):
-        if self.parameters.subsample.m[0] > 0 and no_directions(self.parameters):
-            return [finding("no_directions")]
         return list(filter(None, [kam.few_points(self, self.parameters.subsample)]))

@@ -20,12 +20,11 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape
-from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.samplers.kameleon import kam
 from pymc_kameleon.samplers.kameleon.kam import checked_cycle, checked_kernel_options
 from pymc_kameleon.samplers.kameleon.kernels import Matern
 from pymc_kameleon.samplers.kameleon.subsample import Subsample
-from pymc_kameleon.samplers.random_walk import walk
+from pymc_kameleon.samplers.random_walk.rwm import walk
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.initial_search import NoSearch
 from pymc_kameleon.step.learned import Quantity
@@ -82,7 +81,7 @@ def transition(target, state, parameters, work, rng):
     nu0 = 2.0 * state.nu[1] / (np.cos(np.pi * parameters.beta) + 1.0)
     state.nu[0] = 0.5 * nu0 * (np.cos(phase) + 1.0)
     state.position[0] = (position + 1) % (parameters.cycle_length - n_exploration)
-    return walk.walk(target, state, state.nu[0], state.local.factor, work.kam.walk, rng)
+    return walk(target, state, state.nu[0], state.local.factor, work.kam.walk, rng)
 
 
 @jit
@@ -103,7 +102,7 @@ def explore(target, state, parameters, work, rng):
         log_nu += (1.0 + t) ** -0.75 * (accept_prob - parameters.target_accept)
     state.nu[1] = np.exp(log_nu)
     kam.factorise(local.covariance, gamma / state.nu[1], 1.0, local.factor)
-    local.scales[0] = np.nan
+    local.scales[0] = 0.0
 
 
 @jit
@@ -146,7 +145,7 @@ def report(state, parameters, stats):
 
 
 class PublishedCyclicalKAM(KameleonStep):
-    r"""Cyclical kernel adaptive Metropolis as in its paper, which is biased.
+    r"""Cyclical kernel adaptive Metropolis as in its paper, by Li, Zeng & Guo, which is biased.
 
     It is there for comparison: see docs/cyclical_kam.md. The Exploration of each cycle is made
     within the draw that follows, and not recorded, and adaptation never stops.
@@ -172,10 +171,6 @@ class PublishedCyclicalKAM(KameleonStep):
     ν is :math:`2 \cdot 2.38/\sqrt d` at the start of each cycle. The statistic ``scaling`` is ν_t
     at the end of the draw, ``nu_exploration`` is ν_exp. Nothing is derived from the position:
     Sampling needs x alone, and Exploration begins anew.
-
-    References
-    ----------
-    Li, Zeng & Guo. Cyclical kernel adaptive Metropolis.
 
     Examples
     --------
@@ -227,8 +222,7 @@ class PublishedCyclicalKAM(KameleonStep):
             n_exploration=n,
             **{name: settings[name] for name in ("gamma", "beta", "cycle_length")},
         )
-        local = allocate(kam.Local, sizes, scales=np.nan)
-        state = allocate(State, sizes, local=local, nu=nu)
+        state = allocate(State, sizes, nu=nu)
         return state, parameters, allocate(Tuning, sizes, n=n_tune), allocate(Work, sizes)
 
     def _learned(self):
@@ -237,9 +231,3 @@ class PublishedCyclicalKAM(KameleonStep):
 
     def _needed_tuning(self):
         return 0
-
-    def _findings(self):
-        length = self.settings["cycle_length"]
-        if self.monitor.draws * self.steps_per_draw >= length - self.settings["n_exploration"]:
-            return []
-        return [finding("short_of_a_cycle", length=length)]

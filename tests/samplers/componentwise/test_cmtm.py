@@ -560,8 +560,8 @@ def test_first_ladders_are_as_wide_as_bounds_allow(bounds):
 @pytest.mark.parametrize(("bounds", "warns"), [((1e-3, 0.1), True), ((1e-3, 1e3), False)])
 def test_a_ladder_that_ends_at_a_bound_is_named(bounds, warns):
     message = last_warning(pk.CMTM(model=pair_model(), scaling_bounds=bounds), 600, 100)
-    assert ("x[0], x[1] ended at their upper bound" in message) == warns
-    assert ("[ladder_at_upper_bound]" in message) == warns
+    assert ("The widest try of x[0], x[1] ended at its upper bound, 0.1" in message) == warns
+    assert ("[scale_at_bound]" in message) == warns
     assert warns or message == ""
 
 

@@ -369,7 +369,7 @@ def test_target_accept(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rate", [None, pk.samplers.Decay(0.1, 20.0, 0.7)], ids=str)
+@pytest.mark.parametrize("rate", [None, 0.01])
 @pytest.mark.parametrize("name", ["published", "exact", "walk, published"])
 def test_learning_rates(name, rate):
     published = 5e-5 if name.startswith("walk") else 1.5e-4
@@ -911,7 +911,7 @@ def test_memory(d, factor, pairs):
         *(
             (sampler, {"adaptation": "published", "learning_rate": value}, "learning_rate")
             for sampler in (pk.GadRWM, pk.GadMALA)
-            for value in (0, -1, np.nan, np.inf, True, "x", pk.samplers.Decay(0.1, 1, -1))
+            for value in (0, -1, np.nan, np.inf, True, "x", pk.samplers.Decay(0.1))
         ),
         (pk.GadMALA, {"learning_rate": 0.1}, "learning_rate.*published.*fisher"),
         (pk.GadRWM, {"learning_rate": 0.1}, "learning_rate.*published.*whitened"),

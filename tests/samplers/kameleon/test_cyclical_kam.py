@@ -20,10 +20,11 @@ from test_contract import sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.linalg import multiply_lower
+from pymc_kameleon.core.linalg import multiply_lower, solve_lower
 from pymc_kameleon.core.metropolis import accept, accept_capped, normal_step
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.kameleon import cyclical_kam, kam, learn_modes, mode_moves, mode_search
+from pymc_kameleon.samplers.kameleon.rkhs import kernel_covariance
 from pymc_kameleon.step.initial_search import InitialSearch
 
 # ---- targets --------------------------------------------------------------------------------
@@ -320,6 +321,13 @@ def accept_without_hastings(target, state, y, logp_y, log_hastings, log_u, cap):
 
 
 @jit
+def see_from(subsample, x, u, covariance, v):
+    """Write u = C⁻¹x and S(u)."""
+    solve_lower(subsample.shape.factor, x, u)
+    kernel_covariance(subsample.kernel, subsample.z, subsample.m[0], u, covariance, v)
+
+
+@jit
 def move_with_another_gamma(target, state, subsample, work, rng, gamma, nu):
     """Take the γ at the end of the ladder for that of the way back."""
     local, step, y = state.local, work.walk.step, work.walk.y
@@ -330,11 +338,11 @@ def move_with_another_gamma(target, state, subsample, work, rng, gamma, nu):
         work.u[i] = local.u[i] + step[i]
     multiply_lower(subsample.shape.factor, work.u, y)
     logp_y = log_density(target, y)
-    kam.see_from(subsample, y, work.u, work.covariance, work.v)
+    see_from(subsample, y, work.u, work.covariance, work.v)
     kam.factorise(work.covariance, np.exp(subsample.shape.log_scale[0]), nu, work.factor)
     log_hastings = kam.log_normal(step, work.factor) - kam.log_normal(step, local.factor)
     result = accept(target, state, y, logp_y, log_hastings, rng)
-    kam.see_from(subsample, state.x, local.u, local.covariance, work.v)
+    see_from(subsample, state.x, local.u, local.covariance, work.v)
     return result
 
 

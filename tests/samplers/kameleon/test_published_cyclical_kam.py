@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import reference
 from invariance import Mixture, invariance_p_value, moved_fast
-from runs import codes
 from runs import driven as run
 
 import pymc_kameleon as pk
@@ -136,7 +135,7 @@ def test_a_narrow_gamma_is_not_exact_either():
     assert p_value(5, cycle_length=20, gamma=0.2) < 1e-6
 
 
-# ---- options and warnings -------------------------------------------------------------------
+# ---- options --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -182,14 +181,3 @@ def test_impossible_cycles(sampler, options, message):
 def test_options_of_the_other_one(sampler, option):
     with pytest.raises(TypeError, match=f"has no option {next(iter(option))!r}; it has"):
         sampler(model=LINE.build(), **option)
-
-
-@pytest.mark.parametrize(("draws", "warns"), [(29, True), (30, False)])
-def test_fewer_draws_than_a_cycle(draws, warns):
-    step = started(PLANE, tune=60, cycle_length=50)
-    step.setup_chain(np.random.default_rng(1), 60, draws)
-    _, stats, _ = run(step, 60 + draws, PLANE.means[0])
-    message = str(stats["warning"][-1] and stats["warning"][-1].message)
-    assert ("not even one cycle of 50 transitions" in message) == warns
-    assert codes(step._findings()) == ["short_of_a_cycle"] * warns
-    assert warns or message == "None"

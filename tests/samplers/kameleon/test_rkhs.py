@@ -70,14 +70,10 @@ def test_far_away_there_is_nothing_to_learn(kernel, far):
 # ---- centred kernel matrix ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_centred_gram_far_from_the_origin(kernel):
-    """As for S, it does not matter to any kernel where the origin is."""
+def test_centred_gram_far_from_the_origin():
+    """As for S, it does not matter where the origin is."""
     points = np.round(np.random.default_rng(0).standard_normal((20, 2)) * 2**20) / 2**20
-    near, far = (
-        centred_gram(compiled(kernel, 1.5), with_spare_columns(points + shift), 20)
-        for shift in (0, 1e6)
-    )
+    near, far = (centred_gram(1.5, with_spare_columns(points + shift), 20) for shift in (0, 1e6))
     np.testing.assert_allclose(far, near, rtol=0, atol=1e-8)
 
 

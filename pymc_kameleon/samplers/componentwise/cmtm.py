@@ -351,27 +351,25 @@ class CMTM(sweeps.Componentwise):
     adapt_every : int, optional
         Sweeps between adaptation points, 200 as in the paper; None to keep the scales as they are.
     scaling : array, optional
-        First σ_j, increasing: (n_tries,) for all coordinates, or (d, n_tries). By default they
-        are spread from half to eight times the scale of the log-density around the start.
-    fewer_tries : bool, optional
-        After tuning, move a coordinate by single tries where these cost fewer evaluations and move
-        it as far. By default, unless scales are given, with which all is as in the paper, or
-        ``keep_adapting=True``.
+        First σ_j, increasing: (n_tries,) for all coordinates, or (d, n_tries). All is then as in
+        the paper. By default they are spread from half to eight times the scale of the log-density
+        around the start, and shifted to where the chain is. After tuning a coordinate is then moved
+        by single tries, where these cost fewer evaluations and move it as far.
     scaling_bounds : (float, float), optional
         Least and largest σ; by default within a factor of 1e6 of where they start.
     steps_per_draw : int, optional
         Sweeps per draw, 1 by default: a sweep makes up to (2m − 1)d evaluations.
     keep_adapting : bool, optional
-        Go on adapting after tuning, ever less. Then ``scaling_bounds``, and a ``region`` that
-        bounds all variables, must be given: under these conditions the paper proves convergence.
+        Go on adapting after tuning, ever less, with multiple tries. Then ``scaling_bounds``, and a
+        ``region`` that bounds all variables, must be given: under these conditions the paper proves
+        convergence.
     {common parameters}
 
     Notes
     -----
     At the r-th adaptation point, with probability :math:`\max(0.99^{r-1}, r^{-1/2})`, σ_m of each
     coordinate is doubled if it was selected too often, halved if too rarely, and σ_1 likewise.
-    Before, unless ``scaling`` is given, the ladders are shifted to where the chain is. Statistics
-    are per coordinate, and have the sampler's name: docs/statistics.md.
+    Statistics are per coordinate, and have the sampler's name: docs/statistics.md.
 
     Deviations from Yang, Levi, Craiu & Rosenthal (2019): first scales, shifts, single tries,
     references that cannot matter any more are not evaluated, and adaptation ends. See docs/cmtm.md.
@@ -395,20 +393,13 @@ class CMTM(sweeps.Componentwise):
         alpha=2.9,
         adapt_every=200,
         scaling=None,
-        fewer_tries=None,
         scaling_bounds=None,
         **common,
     ):
         log_bounds = checked_scaling_bounds(scaling_bounds)
         keep_adapting = checked_bool("keep_adapting", common.get("keep_adapting", False))
-        if fewer_tries is None:
-            fewer_tries = scaling is None and not keep_adapting
         if keep_adapting and log_bounds is None:
             raise ValueError("keep_adapting needs scaling_bounds: without them scales may diverge.")
-        if keep_adapting and fewer_tries:
-            raise ValueError(
-                "fewer_tries is impossible with keep_adapting: it is decided when tuning ends."
-            )
         if isinstance(alpha, bool) or alpha != 0:
             alpha = checked_number("alpha", alpha, 0, np.inf)
         if adapt_every is not None:
@@ -417,7 +408,6 @@ class CMTM(sweeps.Componentwise):
             "n_tries": checked_integer("n_tries", n_tries, at_least=3),
             "alpha": float(alpha),
             "adapt_every": adapt_every or 0,
-            "fewer_tries": checked_bool("fewer_tries", fewer_tries),
             "bounds": None if log_bounds is None else np.exp(log_bounds),
         }
         super().__init__(vars, scaling=scaling, **common)
@@ -437,7 +427,7 @@ class CMTM(sweeps.Componentwise):
             n=n_tune,
             n_shifting=n_tune // 2 if every > 0 and self.settings["scaling"] is None else 0,
             adapt_every=every,
-            fewer_tries=self.settings["fewer_tries"],
+            fewer_tries=self.settings["scaling"] is None and not self.keep_adapting,
             bounds=bounds,
         )
         parameters = allocate(Parameters, sizes, ladders=ladders, alpha=self.settings["alpha"])

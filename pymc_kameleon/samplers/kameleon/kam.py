@@ -10,12 +10,14 @@ R(u) = γ²I + ν²S(u) = LLᵀ the covariance of the proposal, ξ ~ N(0, I), α
 t the transition, n the number of tuning transitions.
 """
 
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm
+from pymc_kameleon.core.history import recent
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     cholesky,
@@ -37,6 +39,7 @@ from pymc_kameleon.core.scaling import (
 )
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.findings.finding import finding
+from pymc_kameleon.findings.words import grouped
 from pymc_kameleon.samplers.kameleon.kernels import (
     Gaussian,
     Linear,
@@ -54,7 +57,6 @@ from pymc_kameleon.samplers.kameleon.subsample import (
     least_points,
     settling,
 )
-from pymc_kameleon.samplers.kameleon.way_back import slow_tails
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.random_walk import rwm as random_walk
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, covariance
@@ -374,9 +376,6 @@ class KAM(LearnedSubsample):
     Deviations from Sejdinovic et al. (2014): whitening, the walk at the start, a bandwidth of half
     the median distance, and that adaptation ends. See docs/kam.md.
 
-    Far from all points of z proposals are small. So a chain may seldom go to heavy tails, and comes
-    back slowly: it warns of that by what it has seen while tuning, as its draws do not show it.
-
     Examples
     --------
     >>> with model:
@@ -427,6 +426,49 @@ class KAM(LearnedSubsample):
         found = [few_points(self, subsample)]
         found.append(slow_tails(self, subsample, *scales(self.parameters)))
         return list(filter(None, found))
+
+
+# ---- the way back from the tails -----------------------------------------------------------------
+# Away from z proposals are small, so that a chain seldom goes far out, and stays there for long. A
+# run without such a stay looks as good as any; what tuning has seen tells.
+
+OUTER_SHARE = 0.05
+"""Share of the past that is outermost."""
+
+LONG_WAY, FEW_STAYS = 80.0, 20.0
+"""Transitions that the way back may always take; stays out there from which it may take more."""
+
+
+def slow_tails(step, subsample, gamma, nu):
+    """Tell of a chain that is outermost so seldom, and for so long, that averages are luck."""
+    if subsample.m[0] == 0:
+        return None
+    steps_back = transitions_back(step.tuning.past.history, subsample, gamma, nu)
+    n = (step.monitor.done - step.monitor.tune) * step.steps_per_draw
+    if not steps_back > LONG_WAY or OUTER_SHARE * n >= FEW_STAYS * steps_back:
+        return None
+    needed = ceil(FEW_STAYS * steps_back / OUTER_SHARE / step.steps_per_draw)
+    return finding(
+        "slow_tails", share=100 * OUTER_SHARE, transitions=steps_back, needed=grouped(needed)
+    )
+
+
+def transitions_back(history, subsample, gamma, nu):
+    """Return the mean of |u − ū|²/tr R(u) over the outermost past; NaN if nothing has moved.
+
+    ū is the mean of the past, in whitened coordinates.
+    """
+    points, factor = history.points[slice(*recent(history))], np.tril(subsample.shape.factor)
+    if len(points) == 0 or not factor.diagonal().min() > 0:
+        return np.nan
+    u = np.linalg.solve(factor, points.T)
+    distances = np.square(u - u.mean(axis=1, keepdims=True)).sum(axis=0)
+    outer = np.argsort(-distances, kind="stable")[: ceil(OUTER_SHARE * len(points))]
+    seen = [
+        covariance_from(subsample.kernel, subsample.z[:, : subsample.m[0]], u[:, i]) for i in outer
+    ]
+    variances = np.trace(seen, axis1=1, axis2=2)
+    return np.mean(distances[outer] / (len(u) * gamma**2 + nu**2 * variances))
 
 
 # ---- what relatives share -----------------------------------------------------------------------

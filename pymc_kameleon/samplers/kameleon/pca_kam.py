@@ -351,10 +351,9 @@ class PCAKAM(kam.LearnedSubsample):
     Notes
     -----
     The statistic ``scaling`` is :math:`\sum_j \omega_j \nu_j`. Tuning has the phases of
-    :class:`.KAM`. z and its directions are learned at times that grow by a factor of 1.5, since
-    that takes an eigenvalue problem of size m. ω_j is proportional to the eigenvalue; each ν_j is
-    tuned by its own acceptance to ``target_accept``, 0.44 by default, as in one dimension. Where it
-    is at its lower bound, and acceptance still too low, γ gives way, unless it was given.
+    :class:`.KAM`. ω_j is proportional to the eigenvalue; each ν_j is tuned by its own acceptance to
+    ``target_accept``, 0.44 by default, as in one dimension. Where it is at its lower bound, and
+    acceptance still too low, γ gives way, unless it was given.
 
     Deviation from Sejdinovic et al. (2014), appendix C: the proposal density in the acceptance
     ratio is that given the direction drawn. That of the mixture takes longer; see docs/kam.md.

@@ -149,35 +149,4 @@ def median_distance(z, m, n_pairs):
             if s > 0.0:
                 distances[n] = np.sqrt(s)
                 n += 1
-    return median(distances[:n]) if n > 0 else 0.0
-
-
-@jit
-def median(values):
-    """Median; the array is reordered."""
-    n = values.size
-    return 0.5 * (smallest(values, (n - 1) // 2) + smallest(values, n // 2))
-
-
-@jit
-def smallest(values, k):
-    """Return the smallest number but k, by Hoare's selection in place: quick to compile."""
-    low, high = 0, values.size - 1
-    while low < high:
-        pivot, i, j = values[(low + high) // 2], low, high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while pivot < values[j]:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if k <= j:
-            high = j
-        elif k >= i:
-            low = i
-        else:
-            break
-    return values[k]
+    return np.median(distances[:n]) if n > 0 else 0.0

@@ -424,12 +424,11 @@ def model():
 CMTM_RUNS = {
     "default": {},
     "20 tries": {"n_tries": 20},
-    "always multiple": {"fewer_tries": False},
     "another power": {"alpha": 1.0},
     "scales too small": {"scaling": np.geomspace(1e-4, 1e-2, 5)},
     "scales too large": {"scaling": np.outer([1, 2, 3], np.geomspace(1e2, 1e3, 5))},
     "scales of three tries": {"n_tries": 3, "scaling": [1e-2, 1e-1, 10.0]},
-    "three tries or single ones": {"n_tries": 3, "scaling": [0.1, 1.0, 10.0], "fewer_tries": True},
+    "three tries or single ones": {"n_tries": 3},
     "bounds": {"scaling_bounds": (0.2, 3.0), "scaling": np.geomspace(0.3, 2.0, 5)},
 }
 
@@ -451,8 +450,7 @@ def test_cmtm_with_adaptation(model, options, n, adapt_every):
     )
     bounds = [options["scaling_bounds"]] * 3 if "scaling_bounds" in options else None
     rng, n_shifting = np.random.default_rng(4), n // 2 if shifts else 0
-    fewer_tries = options.get("fewer_tries", shifts)
-    expected, path = chain.tune(n, rng, adapt_every, n_shifting, bounds, fewer_tries)
+    expected, path = chain.tune(n, rng, adapt_every, n_shifting, bounds, fewer_tries=shifts)
     np.testing.assert_allclose(positions[:n], expected, rtol=1e-8, atol=1e-11)
     np.testing.assert_allclose(step.parameters.ladders, path[-1], rtol=1e-12)
     np.testing.assert_array_equal(step.parameters.n_single, chain.n_single)
@@ -467,7 +465,7 @@ def test_cmtm_with_adaptation(model, options, n, adapt_every):
     np.testing.assert_allclose(found["cmtm_selected"].sum(axis=0), chain.selected)
     np.testing.assert_allclose(found["cmtm_accepted"].sum(axis=0), chain.accepted)
     assert n < 200 or len(np.unique(path.reshape(n, -1), axis=0)) > 1
-    assert (chain.n_single > 0).any() == fewer_tries or n < 350
+    assert (chain.n_single > 0).any() == shifts or n < 350
 
 
 def test_cmtm_without_adaptation(model):
@@ -503,7 +501,8 @@ def test_keep_adapting_is_the_same_rule_without_an_end(model):
 
 def test_statistics_are_of_the_draw(model):
     """Shares of its sweeps, and the number of its evaluations."""
-    step = pk.CMTM(model=model, n_tries=4, steps_per_draw=6, fewer_tries=False)
+    scaling = np.outer(SCALES, np.geomspace(0.5, 8, 4))
+    step = pk.CMTM(model=model, n_tries=4, steps_per_draw=6, scaling=scaling)
     positions, found = run(step, 200, tune=100)
     selected, accepted = found["cmtm_selected"], found["cmtm_accepted"]
     assert selected.shape == accepted.shape == (200, 3, 4)

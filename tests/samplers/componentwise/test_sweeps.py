@@ -117,14 +117,8 @@ IMPOSSIBLE = [
         (pk.CMTM, {"adapt_every": value}, "adapt_every must be an integer from 1")
         for value in (0, -1, 2.5, "a", True)
     ),
-    *((pk.CMTM, {"fewer_tries": value}, "fewer_tries must be") for value in (1, "a", np.nan)),
     (pk.CMTM, {"keep_adapting": True}, "keep_adapting needs scaling_bounds"),
     (pk.CMTM, {"keep_adapting": "no"}, "keep_adapting must be True or False"),
-    (
-        pk.CMTM,
-        {"keep_adapting": True, "scaling_bounds": (0.1, 9), "fewer_tries": True},
-        "fewer_tries is impossible with keep_adapting",
-    ),
     (pk.CMTM, {"keep_adapting": True, "scaling_bounds": (0.1, 9)}, "region that bounds all"),
     (
         pk.CMTM,

@@ -166,7 +166,7 @@ class InitialSearch:
         self.note_searches(*look.searches[:2])
         step.note_other_mode(most_felt(look.known))
         step.monitor.of_prior, step.monitor.impossible = map(int, look.of_prior)
-        return [look.known[k] for k in look.high], [look.starts[k] for k in look.high]
+        return look.modes, [look.starts[k] for k in look.high]
 
     def mode_to_begin_in(self, modes, starts):
         """Return which of some Modes the chain begins in; the WarmStart of its own is None.

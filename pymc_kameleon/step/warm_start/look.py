@@ -109,6 +109,11 @@ class Look:
         return [k for k, mode in enumerate(self.known) if mode.mass > least]
 
     @property
+    def modes(self):
+        """The known modes that have mass."""
+        return [self.known[k] for k in self.high]
+
+    @property
     def searches(self):
         """The search for `home`, and the climbs."""
         n_high = len(self.high)

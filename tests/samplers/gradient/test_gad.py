@@ -468,7 +468,7 @@ def learned_gradient(step, x, factor, beta, seed):
     step.parameters.factor[:] = factor
     step.tuning.objective.beta[0] = beta
     step.step({"x": x})
-    relative = (np.tril(step.parameters.factor) - factor) / step.settings["learning_rate"][0]
+    relative = (np.tril(step.parameters.factor) - factor) / step.settings["learning_rate"]
     gradient = relative / (1 - np.abs(relative))  # of RMSprop's first step, ∇/(1 + |∇|)
     np.testing.assert_allclose(np.sqrt(step.tuning.squares), np.abs(gradient), rtol=1e-9)
     return gradient

@@ -369,7 +369,7 @@ BOTH = pk.KAM, pk.PCAKAM
 @pytest.mark.parametrize(
     ("samplers", "option", "values"),
     [
-        (BOTH, "kernel", ["gaussian", pk.samplers.kernels.Gaussian, 1.0, True, np.exp]),
+        ([pk.KAM], "kernel", ["gaussian", pk.samplers.kernels.Gaussian, 1.0, True, np.exp]),
         (BOTH, "n_subsample", [0, 1, -5, 2.5, 50.0, True, "a", np.nan]),
         (BOTH, "gamma", [0, -1, np.nan, np.inf, True, "a", (1, 1, 1), np.ones(2), Decay(1)]),
         (BOTH, "whiten", [0, 1, None, "yes", np.nan]),

@@ -9,7 +9,7 @@ from models import Counting, black_box
 from runs import assert_same, codes, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon.approximation.modes import Mode, felt_beside, shares_in
+from pymc_kameleon.approximation.modes import Mode, felt_beside, most_felt, shares_in
 from pymc_kameleon.samplers.surrogate import initial_search, modes
 from pymc_kameleon.step.warm_start import look
 from pymc_kameleon.step.warm_start.search import Search
@@ -235,7 +235,7 @@ def test_a_mode_of_little_mass_is_known_where_it_is_felt(far, is_felt):
 
     found = [looked(log_density, first=400, most=2000, seed=seed)[0] for seed in range(8)]
     assert all(one.modes == [HOME] for one in found)
-    others = [one.other for one in found if one.other is not None]
+    others = [other for one in found if (other := most_felt(one.known))]
     grows = [felt_beside(HOME, one.at, HOME.mass + np.log(one.mass)) for one in others]
     assert any(part > 0.1 for part in grows) == is_felt
     if is_felt:

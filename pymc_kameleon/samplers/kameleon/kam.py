@@ -398,8 +398,7 @@ class KAM(LearnedSubsample):
         whiten=True,
         **common,
     ):
-        self.settings = checked_kernel_options(kernel, n_subsample)
-        self.settings |= checked_coordinates(gamma, whiten)
+        self.settings = checked_kernel_options(kernel, n_subsample, gamma, whiten)
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
@@ -474,7 +473,7 @@ def transitions_back(history, subsample, gamma, nu):
 # ---- what relatives share -----------------------------------------------------------------------
 
 
-def checked_kernel_options(kernel, n_subsample):
+def checked_kernel_options(kernel, n_subsample, gamma=None, whiten=True):
     """Return the options that KAM and its relatives share; raise a ValueError for a bad one."""
     if kernel is None:
         kernel = Gaussian()
@@ -484,14 +483,10 @@ def checked_kernel_options(kernel, n_subsample):
         )
     if n_subsample is not None:
         n_subsample = checked_integer("n_subsample", n_subsample, at_least=2)
-    return {"kernel": kernel, "n_subsample": n_subsample}
-
-
-def checked_coordinates(gamma, whiten):
-    """Return the options that KAM and PCAKAM share besides."""
     if gamma is not None:
         gamma = checked_number("gamma", gamma, 0, np.inf)
-    return {"gamma": gamma, "whiten": checked_bool("whiten", whiten)}
+    whiten = checked_bool("whiten", whiten)
+    return {"kernel": kernel, "n_subsample": n_subsample, "gamma": gamma, "whiten": whiten}
 
 
 def checked_cycle(cycle_length, beta):

@@ -65,6 +65,11 @@ class Matern:
     -----
     [KAM], section 4.3, scales the argument without √(2v). Bessel functions come from a table with
     cubic interpolation, whose error is below 1e-10 for orders from 2 on, and 1e-7 for others.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.KAM(kernel=pk.samplers.kernels.Matern(4)))
     """
 
     order: float = 4
@@ -89,6 +94,11 @@ class Linear:
     r"""Linear kernel, :math:`k(x, z) = x^\top z` [KAM, section 4.3].
 
     KAM is then an adaptive Metropolis walk with an isotropic part. It has no bandwidth.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample(step=pk.KAM(kernel=pk.samplers.kernels.Linear()))
     """
 
     bandwidth = 1.0

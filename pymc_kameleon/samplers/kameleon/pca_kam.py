@@ -379,8 +379,7 @@ class PCAKAM(kam.LearnedSubsample):
         whiten=True,
         **common,
     ):
-        self.settings = kam.checked_kernel_options(None, n_subsample)
-        self.settings |= kam.checked_coordinates(gamma, whiten)
+        self.settings = kam.checked_kernel_options(None, n_subsample, gamma, whiten)
         n_components = checked_integer("n_components", n_components, at_least=1)
         self.settings["n_components"] = n_components
         super().__init__(vars, **common)

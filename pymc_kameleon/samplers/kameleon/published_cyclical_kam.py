@@ -45,7 +45,6 @@ class Parameters(NamedTuple):
     """What the user decides, and z, which each Exploration draws from its own past."""
 
     subsample: Subsample  # without whitening
-    initial_nu: float  # at the start of each cycle
     gamma: Decay  # γ_t
     target_accept: float
     beta: float
@@ -90,7 +89,8 @@ def explore(target, state, parameters, work, rng):
 
     The paper's p_t is (1+t)^-0.2, its learning rate (1+t)^-ε with ε = 0.75.
     """
-    log_nu, subsample, local = np.log(parameters.initial_nu), parameters.subsample, state.local
+    subsample, local = parameters.subsample, state.local
+    log_nu = np.log(2.0 * best_scale(state.x.size))
     subsample.m[0] = 0
     for t in range(parameters.n_exploration):
         copy(state.x, work.past[t])
@@ -195,7 +195,7 @@ class PublishedCyclicalKAM(KameleonStep):
     ):
         kernel = Matern(4, 2.0) if kernel is None else kernel
         gamma = Decay(20.0, 10.0, 0.5) if gamma is None else gamma
-        self.settings = checked_kernel_options(kernel, n_subsample)
+        self.settings = checked_kernel_options(kernel, n_subsample, whiten=False)
         self.settings |= checked_cycle(cycle_length, beta)
         self.settings |= {"gamma": checked_schedule("gamma", gamma)}
         if kernel.bandwidth == "median":
@@ -210,20 +210,18 @@ class PublishedCyclicalKAM(KameleonStep):
         d, settings = scales.size, self.settings
         n = settings["n_exploration"]
         sizes = {"d": d, "d + 1": d + 1, "m": settings["n_subsample"], "n": n}
-        nu = 2 * best_scale(d)
         shape = allocate(Shape, sizes, factor=np.eye(d))
         kernel = settings["kernel"].compiled()
         parameters = allocate(
             Parameters,
             sizes,
             subsample=allocate(Subsample, sizes, shape=shape, kernel=kernel),
-            initial_nu=nu,
             target_accept=self.target_accept,
             n_exploration=n,
             **{name: settings[name] for name in ("gamma", "beta", "cycle_length")},
         )
-        state = allocate(State, sizes, nu=nu)
-        return state, parameters, allocate(Tuning, sizes, n=n_tune), allocate(Work, sizes)
+        tuning = allocate(Tuning, sizes, n=n_tune)
+        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _learned(self):
         nu = Quantity((), self.state.nu[1], "Scale ν at the end of the last Exploration.")

@@ -83,7 +83,6 @@ def test_defaults_are_the_papers():
     settings = {name: step.settings[name] for name in ("n_subsample", "cycle_length", "beta")}
     assert settings == {"n_subsample": 50, "cycle_length": 1000, "beta": 0.4}
     assert step.settings["gamma"] == pk.samplers.Decay(20.0, 10.0, 0.5)
-    assert step.parameters.initial_nu == pytest.approx(2 * 2.38 / np.sqrt(2))
     assert step.target_accept == 0.234
 
 

@@ -506,6 +506,7 @@ class GadMALA(GradientAdaptive):
         return () if self.is_published else fisher_rule.pauses(self)
 
     learn = staticmethod(fisher_rule.learn)
+    compile_learning = staticmethod(fisher_rule.compiled_learning)
 
     def _needed_tuning(self):
         if self.is_published:
@@ -526,11 +527,6 @@ class GadMALA(GradientAdaptive):
 
     def _largest_n_logp(self):
         return self._n_leapfrog(self._d)
-
-    @staticmethod
-    def compile_learning():
-        """Load, or compile, what learning calls."""
-        fisher_rule.compiled_learning()
 
 
 def checked_learning_rate(rate, adaptation, default):

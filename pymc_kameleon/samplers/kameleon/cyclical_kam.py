@@ -402,10 +402,7 @@ class CyclicalKAM(LearnedShape):
         ends, n = (self.tuning.walk_end, self.tuning.learning_end), self.tuning.n
         return [end // self.steps_per_draw for end in ends] if 0 < ends[0] < ends[1] < n else ()
 
-    @classmethod
-    def learn(cls, chains):
-        """Find the modes, and draw z from them; later, again."""
-        learn_modes(chains)
+    learn = staticmethod(learn_modes)
 
     def _learned(self):
         clusters, n = self.parameters.clusters, self.parameters.clusters.n[0]

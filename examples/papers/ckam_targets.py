@@ -59,21 +59,19 @@ class Sampler:
 
 
 RATE = pk.samplers.Decay(1, 1, 0.75)
-"""The paper's η_t = (1+t)^-3/4, in GAM, KAM and cKAM."""
+"""The paper's η_t = (1+t)^-3/4."""
 KERNEL = pk.samplers.kernels.Matern(4, 2.0)
 PUBLISHED = "cKAM, γ₀ = 20"
 EXACT = "CyclicalKAM"
 
 
-def published(cycle_length=1000, beta=0.4, n_subsample=50, d=2, start=20, kernel=KERNEL):
+def published(cycle_length=1000, beta=0.4, n_subsample=50, start=20, kernel=KERNEL):
     """Return cKAM as in tables 1 to 3, with γ_t = start ((10+t)/10)^-1/2, which are silent on γ."""
     options = {
         "cycle_length": cycle_length,
         "beta": beta,
         "n_subsample": n_subsample,
-        "nu": 2 * 2.38 / np.sqrt(d),
         "gamma": pk.samplers.Decay(start, 10, 0.5),
-        "learning_rate": RATE,
         "kernel": kernel,
     }
     return Sampler(pk.baselines.PublishedCyclicalKAM, 0, options)
@@ -102,7 +100,7 @@ def never_stops(kind, learning_rate):
 SAMPLERS = {
     "A.1": samplers(np.sqrt(15), 30),
     "A.2": samplers(np.sqrt(15), 30),
-    "A.3": samplers(2.38 / np.sqrt(32), 100, cycle_length=8000, beta=0.6, n_subsample=100, d=32)
+    "A.3": samplers(2.38 / np.sqrt(32), 100, cycle_length=8000, beta=0.6, n_subsample=100)
     | {
         "RW, ν = 1.6": Sampler(pk.baselines.RWM, 0, {"scaling": 1.6}),
         EXACT: Sampler(pk.CyclicalKAM, options={"beta": 0.6}),

@@ -136,7 +136,7 @@ SAMPLERS = {
     "gadRWM": Sampler(pk.GadRWM, PUBLISHED | WALK),
     "default, K = 1": Sampler(pk.GadMALA, {"n_leapfrog": 1}),
     "default": Sampler(pk.GadMALA),
-    "AM": Sampler(pk.baselines.AM, WALK | {"update": "cholesky", "learning_rate": RATE}),
+    "AM": Sampler(pk.baselines.AM, WALK | {"learning_rate": RATE}),
     "GAM": Sampler(pk.GAM, WALK | {"learning_rate": RATE}),
     "RWM": Sampler(pk.baselines.RWM, WALK),
     "MALA": Sampler(pk.baselines.MALA, {"target_accept": 0.55}),

@@ -51,7 +51,7 @@ def log_mixture(parameters, u, weights, step, gamma, direction):
 def transition(target, state, parameters, work, rng):
     """Propose as PCAKAM does, and accept by the density of the mixture."""
     subsample, local, step = parameters.subsample, state.local, work.walk.step
-    if subsample.m[0] == 0 or pca_kam.no_directions(parameters):
+    if subsample.m[0] == 0:
         return pca_kam.transition(target, state, parameters, work, rng)
     gamma = np.exp(subsample.shape.log_scale[0])
     work.chosen[0] = pca_kam.draw_direction(parameters, rng)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_kameleon.core.history import History, count_distinct, recent, record
-from pymc_kameleon.core.jit import fast_jit, jit, python_or_jit
-from pymc_kameleon.core.linalg import cholesky, rank_one_update, solve_lower
+from pymc_kameleon.core.jit import fast_jit, jit
+from pymc_kameleon.core.linalg import cholesky, rank_one_update
 from pymc_kameleon.core.scaling import GOOD_GUESS
 from pymc_kameleon.core.schedules import UNSET, Decay, decayed
 
@@ -35,24 +35,6 @@ def mean_and_covariance(points, start, stop, mean, covariance):
     for k in range(d):
         for j in range(k):
             covariance[j, k] = covariance[k, j]
-
-
-@python_or_jit
-def shrink(covariance, n):
-    """Shrink the covariance of few distinct points, n < 5d, towards its diagonal; regularise it.
-
-    Shrinking towards the diagonal keeps the covariance of few points well conditioned whatever the
-    units of the coordinates. That of many points must not be shrunk: it would lose the narrow
-    directions of a correlated target.
-    """
-    d = covariance.shape[0]
-    keep = min(1.0, n / (5.0 * d + 2.0))
-    for i in range(d):
-        for j in range(d):
-            if i == j:
-                covariance[i, i] *= 1.0 + JITTER
-            else:
-                covariance[i, j] *= keep
 
 
 @jit
@@ -101,26 +83,6 @@ def update_from_both(mean, factor, x, y, alpha, eta, v):
     add_deviation(mean, factor, y, eta * alpha, v)
     for i in range(x.size):
         mean[i] += eta * (alpha * (y[i] - mean[i]) + (1.0 - alpha) * (x[i] - mean[i]))
-
-
-@fast_jit
-def update_factor_to_first_order(mean, factor, x, eta, v):
-    """Recursion on L itself [Titsias & Dellaportas 2019, appendix B], in O(d²).
-
-    With v = x − μ, w = L⁻¹v and the old μ: μ ← μ + ηv, L ← L + ηL[wwᵀ − I], where [·] is the lower
-    triangle with half the diagonal, so that LLᵀ follows `update_mean_and_factor` to first order
-    in η. `v` is a work array.
-    """
-    for i in range(x.size):
-        v[i] = x[i] - mean[i]
-        mean[i] += eta * v[i]
-    solve_lower(factor, v, v)
-    for i in range(x.size):
-        later = 0.0  # Σ L_ij w_j over j from k+1 to i
-        for k in range(i, -1, -1):
-            here = factor[i, k] * v[k]
-            factor[i, k] += eta * (v[k] * later + 0.5 * (here * v[k] - factor[i, k]))
-            later += here
 
 
 @fast_jit
@@ -229,7 +191,14 @@ def scale_step(moments, t):
 
 
 def shrunk_covariance(points):
-    """Return the covariance of the points, shrunk if they are few."""
+    """Return the covariance of the points, regularised; shrunk to its diagonal if n < 5d.
+
+    That keeps it well conditioned whatever the units of the coordinates. That of many points must
+    not be shrunk: it would lose the narrow directions of a correlated target.
+    """
     covariance = np.atleast_2d(np.cov(points, rowvar=False, bias=True))
-    shrink(covariance, len(points))
+    keep = min(1.0, len(points) / (5.0 * len(covariance) + 2.0))
+    diagonal = np.diag(covariance) * (1.0 + JITTER)
+    covariance *= keep
+    np.fill_diagonal(covariance, diagonal)
     return covariance

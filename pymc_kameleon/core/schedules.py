@@ -22,7 +22,7 @@ class Decay(NamedTuple):
     Examples
     --------
     >>> with model:
-    ...     step = pk.KAM(gamma=pk.samplers.Decay(5, delay=100))  # halved at t = 300
+    ...     step = pk.GAM(learning_rate=pk.samplers.Decay(0.5, delay=100))  # halved at t = 300
     """
 
     start: float

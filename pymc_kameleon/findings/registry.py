@@ -197,9 +197,10 @@ _TUNING = {
     ),
     "scale_at_bound": Kind(
         CAUTION,
-        "{scale} ended at its {side} bound, {value:.3g}, so the target acceptance was not reached.",
-        "Start nearer to the posterior, rescale, or widen scaling_bounds.",
-        "The bound, not the posterior, decided on the scale.",
+        "{scale} ended at its {side} bound, {value:.3g}.",
+        "Start nearer to the posterior, or rescale; widen scaling_bounds if you gave them.",
+        "The bound, not the posterior, decided on the scale. If tails are heavy, CMTM needs a "
+        "lower alpha.",
     ),
     "few_points": Kind(
         CAUTION,
@@ -233,20 +234,6 @@ _TUNING = {
         "CyclicalKAM: a jump maps one mode to another by means and covariances, which fails where "
         "modes are far from normal, or were learned from too few points.",
     ),
-    "short_of_a_cycle": Kind(
-        CAUTION,
-        "The draws are not even one cycle of {length} transitions, so there was a single "
-        "Exploration.",
-        "Draw more, or lower cycle_length.",
-        "CyclicalKAM as published.",
-    ),
-    "no_directions": Kind(
-        CAUTION,
-        "The kernel finds no principal directions among the points of the past, so the sampler is "
-        "a plain random walk. Its bandwidth is far too small, or far too wide.",
-        "Give another bandwidth.",
-        "PCAKAM.",
-    ),
     "nothing_learned": Kind(
         CAUTION,
         "Nothing was learned: hardly any proposal was plausible and had a finite gradient while "
@@ -267,26 +254,6 @@ _TUNING = {
         "Look there for a narrow part of the posterior; tune longer, give scaling, or "
         "reparametrise.",
         "CMH and CMTM: other coordinates did move.",
-    ),
-    "correlated_coordinates": Kind(
-        NOTE,
-        "Coordinates correlate too much to be moved one by one, most of all {first} and {second} "
-        "(by {correlation:.2g}): about {sweeps:.0f} sweeps for an independent draw.",
-        "Use pk.GAM, or reparametrise.",
-        "CMH and CMTM: by the correlations seen while tuning.",
-    ),
-    "ladder_at_lower_bound": Kind(
-        CAUTION,
-        "The scales of {names} ended at their lower bound.",
-        "Widen scaling_bounds, or rescale.",
-        "CMTM.",
-    ),
-    "ladder_at_upper_bound": Kind(
-        CAUTION,
-        "The scales of {names} ended at their upper bound.",
-        "Widen scaling_bounds; if tails are heavy, lower alpha, or use pk.CMH. The posterior may "
-        "be improper.",
-        "CMTM.",
     ),
 }
 

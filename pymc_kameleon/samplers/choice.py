@@ -25,11 +25,7 @@ def bound_steps(step, model):
     In a list, one unbound step may leave its variables open, and takes what is left. Anything else,
     or several steps that would take all variables, is a ValueError.
     """
-    if step is None:
-        step = default_step(model)
-        if not isinstance(step, type | UnboundStep):
-            return [step]
-    given = [as_unbound(each) for each in listed(step)]
+    given = [as_unbound(each) for each in listed(default_step(model) if step is None else step)]
     undecided = [each for each in given if isinstance(each, UnboundStep) and each.chosen is None]
     if len(undecided) > 1:
         raise ValueError(

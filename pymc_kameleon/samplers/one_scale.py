@@ -9,7 +9,6 @@ from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.scaling import ScaleTuning, gain, settle_scale, tune_scale
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.initial_search import NoSearch
-from pymc_kameleon.step.options import checked_bool, checked_number, checked_scaling_bounds
 
 
 class OneScaleTuning(NamedTuple):
@@ -45,35 +44,10 @@ class OneScale(KameleonStep):
 
     initial_search = NoSearch
 
-    def __init__(
-        self, vars=None, *, scaling=None, tune_scaling=True, scaling_bounds=None, **common
-    ):
-        self.settings = checked_scaling(scaling, tune_scaling, scaling_bounds)
-        super().__init__(vars, **common)
-
-    def _start(self, scale, n_tune):
-        """Return the log of the first scale, by default of this one, and its tuning."""
-        settings = self.settings
-        start = np.log(scale if settings["scaling"] is None else settings["scaling"])
-        bounds = settings["scaling_bounds"] if settings["tune_scaling"] else np.full(2, start)
-        log_scale, tuning = ScaleTuning.start(self.target_accept, start, bounds)
+    def _start(self, scale, n_tune, bounds=None):
+        """Return the log of the first scale, and its tuning."""
+        log_scale, tuning = ScaleTuning.start(self.target_accept, np.log(scale), bounds)
         return log_scale, allocate(OneScaleTuning, {}, n=n_tune, scale=tuning)
 
-    def _needed_tuning(self):
-        return super()._needed_tuning() if self.settings["tune_scaling"] else 0
-
     def _tuned_scales(self):
-        return tuned_scale(self.parameters, self.tuning) if self.settings["tune_scaling"] else []
-
-
-def checked_scaling(scaling, tune_scaling, bounds):
-    """Return settings of a sampler with one scale: its start, whether it is tuned, its bounds."""
-    log_bounds = checked_scaling_bounds(bounds)
-    if scaling is not None:
-        scaling = checked_number("scaling", scaling, 0, np.inf)
-    if not checked_bool("tune_scaling", tune_scaling):
-        if bounds is not None:
-            raise ValueError("Give tune_scaling=False, or scaling_bounds; not both.")
-    elif None not in (scaling, bounds) and not bounds[0] <= scaling <= bounds[1]:
-        raise ValueError(f"scaling must lie within scaling_bounds, {bounds!r}, not be {scaling!r}.")
-    return {"scaling": scaling, "tune_scaling": bool(tune_scaling), "scaling_bounds": log_bounds}
+        return tuned_scale(self.parameters, self.tuning)

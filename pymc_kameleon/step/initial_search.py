@@ -7,7 +7,7 @@ from its beginning, by known values. `guide` is what other chains need of where 
 
 import numpy as np
 
-from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode
+from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode, most_felt
 from pymc_kameleon.approximation.rounds import Rounds, put_into
 from pymc_kameleon.step.monitor import NO_LIMIT
 from pymc_kameleon.step.warm_start.approach import (
@@ -19,7 +19,7 @@ from pymc_kameleon.step.warm_start.approach import (
     draw_near,
     evaluations_for_own_search,
 )
-from pymc_kameleon.step.warm_start.look import MOST_LOOKED, evaluations_of_look, look_for_modes
+from pymc_kameleon.step.warm_start.look import MOST_LOOKED, Look, evaluations_of_look
 from pymc_kameleon.step.warm_start.search import Guide, RecordedLogp
 
 
@@ -157,16 +157,17 @@ class InitialSearch:
         if first < self.d:
             return [], []
         self.note("start of the chain")
+        look = Look(logp, home, first, most, step.rng, step.prior)
         step.log_density.rejects_errors = True  # far away much may raise
         try:
-            looked = look_for_modes(logp, home, first, most, step.rng, step.prior)
+            look.go()
         finally:
             step.log_density.rejects_errors = False
         self.note("other modes")
-        self.note_searches(*looked.searches[:2])
-        step.note_other_mode(looked.other)
-        step.monitor.of_prior, step.monitor.impossible = map(int, looked.of_prior)
-        return looked.modes, looked.starts
+        self.note_searches(*look.searches[:2])
+        step.note_other_mode(most_felt(look.known))
+        step.monitor.of_prior, step.monitor.impossible = map(int, look.of_prior)
+        return look.modes, [look.starts[k] for k in look.high]
 
     def mode_to_begin_in(self, modes, starts):
         """Return which of some Modes the chain begins in; the WarmStart of its own is None.

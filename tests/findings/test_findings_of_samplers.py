@@ -40,12 +40,6 @@ def test_no_modes_without_points():
     assert codes(step._findings()) == ["no_modes_learned"]
 
 
-def test_a_ladder_that_ends_below():
-    step = begun(pk.CMTM(model=normal(2), scaling_bounds=(1e-3, 1e3)))
-    step.parameters.ladders[:, 0] = step.tuning.bounds[:, 0]
-    assert "ladder_at_lower_bound" in codes(step._findings())
-
-
 @pytest.mark.parametrize(("mean", "found"), [(0.1, ["poor_emulator"]), (1.0, [])])
 def test_moves_by_an_emulator_that_lead_nowhere(mean, found):
     sums = np.zeros((3, 2))

@@ -80,15 +80,6 @@ def rbam_update(mean, sigma, x, y, alpha, eta):
     return mean + eta * (alpha * w + (1 - alpha) * v), sigma + eta * (products - sigma)
 
 
-def cholesky_update(mean, factor, x, eta, diagonal=0.5):
-    """Make one step of Titsias & Dellaportas, appendix B, on L itself, with half the diagonal."""
-    v = x - mean
-    inverse = np.linalg.inv(factor)
-    inside = inverse @ np.outer(v, v) @ inverse.T - np.eye(v.size)
-    lower = np.tril(inside, -1) + diagonal * np.diag(np.diag(inside))
-    return mean + eta * v, factor + eta * factor @ lower
-
-
 def rate_at(rate, d, t):
     """Return η at transition t: by default a memory of two thirds of the past, 16 d at least."""
     return 1 / max(16 * d, t / 1.5) if rate is None else decayed(rate, t)
@@ -377,16 +368,15 @@ class PublishedCyclicalKAM:
 
     def explore(self, log_density, x, rng, n):
         """KAM with γ_t, ν adapted, and z from this Exploration; return x, ν and Σ at its end."""
-        nu = self.settings["nu"] or 2 * 2.38 / np.sqrt(x.size)
+        nu = 2 * 2.38 / np.sqrt(x.size)
         past = []
         for t in range(n):
             past.append(x)
-            if t == 0 or rng.random() < (1 + t) ** -self.settings["redraw_decay"]:
+            if t == 0 or rng.random() < (1 + t) ** -0.2:
                 z = self.subsample(past, rng)
             gamma = decayed(self.settings["gamma"], t)
             x, reported = self.move(log_density, x, z, gamma, nu, rng)
-            eta = decayed(self.settings["learning_rate"], t)
-            nu = np.exp(np.log(nu) + eta * (reported - self.target_accept))
+            nu = np.exp(np.log(nu) + (1 + t) ** -0.75 * (reported - self.target_accept))
         s = kernel_covariance(self.kernel, self.kernel.bandwidth, x, z)
         return x, nu, (gamma / nu) ** 2 * np.eye(x.size) + s
 

@@ -466,9 +466,9 @@ OPTIONS = {
     "kernel": (
         pk.KAM,
         {
-            "kernel": pk.samplers.kernels.Matern(2.5, "knn"),
+            "kernel": pk.samplers.kernels.Matern(2.5, "median"),
             "n_subsample": np.int64(30),
-            "scaling_bounds": (1e-3, np.float64(50)),
+            "gamma": np.float64(0.5),
         },
     ),
     "Decay": (

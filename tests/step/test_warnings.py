@@ -156,13 +156,9 @@ def test_few_transitions_are_no_long_run():
     assert step.monitor.longest >= 15
 
 
-@pytest.mark.parametrize("side", ["lower", "upper"])
-@pytest.mark.parametrize("cls", [pk.baselines.RWM, pk.GAM, pk.KAM, pk.PCAKAM])
-def test_a_scale_at_its_bound(cls, side):
-    bounds = (1e-4, 1e-3) if side == "upper" else (500, 1000)
-    kwargs = {"gamma": 0.1} if cls in ARGUMENTS else {}  # a wide γ alone might reach the target
-    step = cls(model=normal(2), scaling_bounds=bounds, **ARGUMENTS.get(cls, {}), **kwargs)
-    message = last_warning(step)
+@pytest.mark.parametrize(("side", "bounds"), [("upper", (1e-4, 1e-3)), ("lower", (500, 1000))])
+def test_a_scale_at_its_bound(side, bounds):
+    message = last_warning(pk.GAM(model=normal(2), scaling_bounds=bounds))
     assert f"{side} bound" in message
     assert "[scale_at_bound]" in message
     assert "scaling_bounds" in message
@@ -177,18 +173,6 @@ def test_too_few_distinct_points(cls):
     assert "([x])" in message
     assert "fewer than 6 distinct points" in message
     assert "few_points" in codes(findings_of(step))
-
-
-@pytest.mark.parametrize("bandwidth", [1e-90, 1e-3, 1e12])
-def test_no_principal_directions(bandwidth):
-    """A bandwidth that is far off leaves a walk that works, and says so."""
-    kernel = pk.samplers.kernels.Gaussian(bandwidth)
-    step = pk.PCAKAM(model=normal(3), kernel=kernel, n_subsample=50)
-    message = last_warning(step)
-    assert "no principal directions" in message
-    assert "[no_directions]" in message
-    assert step.monitor.longest < 20
-    assert np.isfinite(step.parameters.subsample.shape.log_scale[0])
 
 
 def test_kam_with_a_bandwidth_that_is_far_too_small():

@@ -32,8 +32,8 @@ from pymc_kameleon.samplers.kameleon import kam
 SMALL = {cls: {"n_subsample": 60} for cls in (pk.KAM, pk.PCAKAM, pk.CyclicalKAM)}
 SMALL |= {BoxedEmulator: {"steps_per_draw": 1}}
 ROWS = {cls.__name__: (cls, SMALL.get(cls, {})) for cls in SAMPLERS} | {
-    "multiple tries": (pk.CMTM, {"fewer_tries": False}),
-    "three tries": (pk.CMTM, {"fewer_tries": False, "n_tries": 3}),
+    "multiple tries": (pk.CMTM, {"scaling": np.geomspace(0.5, 8, 5)}),
+    "three tries": (pk.CMTM, {"scaling": np.geomspace(0.5, 8, 3), "n_tries": 3}),
     "one leapfrog step": (pk.GadMALA, {"n_leapfrog": 1}),
     "many leapfrog steps": (pk.GadMALA, {"n_leapfrog": 7}),
     "diagonal": (pk.GadMALA, {"factor": "diagonal"}),

@@ -1,5 +1,8 @@
 """CMH: componentwise Metropolis-Hastings, with one scale per coordinate.
 
+Source: Roberts & Rosenthal, "Optimal scaling for various Metropolis-Hastings algorithms",
+Statistical Science 16 (2001).
+
 Symbols: those of sweeps.py, and σ_k the scale of coordinate k, α* the target acceptance.
 """
 
@@ -9,7 +12,6 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
-from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import sum_of
 from pymc_kameleon.core.scaling import (
@@ -33,12 +35,11 @@ class Parameters(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """What tuning remembers: the sweep t of n, the scales' averages, and the past."""
+    """What tuning remembers: the sweep t of n, and the scales' averages."""
 
     t: integers(1)
     n: int
     scale: ScaleTuning
-    history: History
 
 
 class Work(NamedTuple):
@@ -67,7 +68,6 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     for k in range(state.x.size):
         tune_scale(parameters.log_scales, tuning.scale, k, work.accept_prob[k], eta)
         settle_scale(parameters.log_scales, tuning.scale, k, t, n // 2, n)
-    record(tuning.history, state.x)
     tuning.t[0] = t + 1
 
 
@@ -120,11 +120,6 @@ class CMH(sweeps.Componentwise):
     ``cmh_accepted``, the share of accepted moves, are per coordinate. If other steps sample other
     continuous variables, their names end with those of this step's variables.
 
-    References
-    ----------
-    Roberts & Rosenthal (2001). Optimal scaling for various Metropolis-Hastings algorithms.
-    Statistical Science 16.
-
     Examples
     --------
     >>> with model:
@@ -132,7 +127,6 @@ class CMH(sweeps.Componentwise):
     """
 
     name = "cmh"
-    sweeps_per_draw = 4.5
     default_target_accept = staticmethod(lambda d: default_target_accept(1))
     stats = Stats
     algorithm = Algorithm(sweeps.sweep_by(move), adapt, nothing_derived, report)
@@ -153,7 +147,7 @@ class CMH(sweeps.Componentwise):
             log_bounds = start[:, None]
         log_scales, scale = ScaleTuning.start(self.target_accept, start, log_bounds)
         parameters = Parameters(log_scales)
-        tuning = allocate(Tuning, sizes, n=n_tune, scale=scale, history=self._empty_history())
+        tuning = allocate(Tuning, sizes, n=n_tune, scale=scale)
         return allocate(sweeps.State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _learned(self):
@@ -170,7 +164,4 @@ class CMH(sweeps.Componentwise):
         if self.settings["scaling"] is not None:
             return []
         log_scales, bounds = self.parameters.log_scales, self.tuning.scale.bounds
-        distances = np.minimum(log_scales - bounds[:, 0], bounds[:, 1] - log_scales)
-        names = self._some(distances <= 0.01 * np.ptp(bounds, axis=1))
-        worst = np.argmin(distances)
-        return [(f"The scale of {names}", log_scales[worst], bounds[worst])]
+        return [self._nearest_to_bounds("The scale", log_scales, bounds)]

@@ -16,12 +16,10 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
-from pymc_kameleon.core.history import History, record
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import argmax, sum_of
 from pymc_kameleon.core.scaling import LOG_RANGE
 from pymc_kameleon.core.target import log_density_along
-from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.samplers.componentwise import sweeps
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity
 from pymc_kameleon.step.options import (
@@ -64,7 +62,6 @@ class Tuning(NamedTuple):
     widest: floats("d")  # … in how many sweeps, in the mean, σ_m alone would have been accepted
     squares: floats("d", "m")  # since the ladder changed: squared moves expected of each try alone
     totals: floats("d", 3)  # … squared moves that were made, steps, and their evaluations
-    history: History
 
 
 class Work(NamedTuple):
@@ -187,7 +184,6 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     d, m = parameters.ladders.shape
     for k in range(d):
         observe(state, tuning, work, k)
-    record(tuning.history, state.x)
     tuning.t[0] += 1
     t, every = tuning.t[0], tuning.adapt_every
     # A ladder that changed at the end would be seen too shortly to decide on its tries.
@@ -355,35 +351,28 @@ class CMTM(sweeps.Componentwise):
     adapt_every : int, optional
         Sweeps between adaptation points, 200 as in the paper; None to keep the scales as they are.
     scaling : array, optional
-        First σ_j, increasing: (n_tries,) for all coordinates, or (d, n_tries). By default they
-        are spread from half to eight times the scale of the log-density around the start.
-    fewer_tries : bool, optional
-        After tuning, move a coordinate by single tries where these cost fewer evaluations and move
-        it as far. By default, unless scales are given, with which all is as in the paper, or
-        ``keep_adapting=True``.
+        First σ_j, increasing: (n_tries,) for all coordinates, or (d, n_tries). All is then as in
+        the paper. By default they are spread from half to eight times the scale of the log-density
+        around the start, and shifted to where the chain is. After tuning a coordinate is then moved
+        by single tries, where these cost fewer evaluations and move it as far.
     scaling_bounds : (float, float), optional
         Least and largest σ; by default within a factor of 1e6 of where they start.
     steps_per_draw : int, optional
         Sweeps per draw, 1 by default: a sweep makes up to (2m − 1)d evaluations.
     keep_adapting : bool, optional
-        Go on adapting after tuning, ever less. Then ``scaling_bounds``, and a ``region`` that
-        bounds all variables, must be given: under these conditions the paper proves convergence.
+        Go on adapting after tuning, ever less, with multiple tries. Then ``scaling_bounds``, and a
+        ``region`` that bounds all variables, must be given: under these conditions the paper proves
+        convergence.
     {common parameters}
 
     Notes
     -----
     At the r-th adaptation point, with probability :math:`\max(0.99^{r-1}, r^{-1/2})`, σ_m of each
     coordinate is doubled if it was selected too often, halved if too rarely, and σ_1 likewise.
-    Before, unless ``scaling`` is given, the ladders are shifted to where the chain is. Statistics
-    are per coordinate, and have the sampler's name: docs/statistics.md.
+    Statistics are per coordinate, and have the sampler's name: docs/statistics.md.
 
-    Deviations from the paper: first scales, shifts, single tries, references that cannot matter any
-    more are not evaluated, and adaptation ends. See docs/cmtm.md.
-
-    References
-    ----------
-    Yang, Levi, Craiu & Rosenthal (2019). Adaptive component-wise multiple-try Metropolis sampling.
-    Journal of Computational and Graphical Statistics 28.
+    Deviations from Yang, Levi, Craiu & Rosenthal (2019): first scales, shifts, single tries,
+    references that cannot matter any more are not evaluated, and adaptation ends. See docs/cmtm.md.
 
     Examples
     --------
@@ -392,7 +381,6 @@ class CMTM(sweeps.Componentwise):
     """
 
     name = "cmtm"
-    sweeps_per_draw = 1.6
     lacks = frozenset({"target_accept"})
     stats = Stats
     algorithm = Algorithm(sweeps.sweep_by(move), adapt, nothing_derived, report)
@@ -405,20 +393,13 @@ class CMTM(sweeps.Componentwise):
         alpha=2.9,
         adapt_every=200,
         scaling=None,
-        fewer_tries=None,
         scaling_bounds=None,
         **common,
     ):
         log_bounds = checked_scaling_bounds(scaling_bounds)
         keep_adapting = checked_bool("keep_adapting", common.get("keep_adapting", False))
-        if fewer_tries is None:
-            fewer_tries = scaling is None and not keep_adapting
         if keep_adapting and log_bounds is None:
             raise ValueError("keep_adapting needs scaling_bounds: without them scales may diverge.")
-        if keep_adapting and fewer_tries:
-            raise ValueError(
-                "fewer_tries is impossible with keep_adapting: it is decided when tuning ends."
-            )
         if isinstance(alpha, bool) or alpha != 0:
             alpha = checked_number("alpha", alpha, 0, np.inf)
         if adapt_every is not None:
@@ -427,7 +408,6 @@ class CMTM(sweeps.Componentwise):
             "n_tries": checked_integer("n_tries", n_tries, at_least=3),
             "alpha": float(alpha),
             "adapt_every": adapt_every or 0,
-            "fewer_tries": checked_bool("fewer_tries", fewer_tries),
             "bounds": None if log_bounds is None else np.exp(log_bounds),
         }
         super().__init__(vars, scaling=scaling, **common)
@@ -447,9 +427,8 @@ class CMTM(sweeps.Componentwise):
             n=n_tune,
             n_shifting=n_tune // 2 if every > 0 and self.settings["scaling"] is None else 0,
             adapt_every=every,
-            fewer_tries=self.settings["fewer_tries"],
+            fewer_tries=self.settings["scaling"] is None and not self.keep_adapting,
             bounds=bounds,
-            history=self._empty_history(),
         )
         parameters = allocate(Parameters, sizes, ladders=ladders, alpha=self.settings["alpha"])
         return allocate(sweeps.State, sizes), parameters, tuning, allocate(Work, sizes)
@@ -489,18 +468,11 @@ class CMTM(sweeps.Componentwise):
     def _needed_tuning(self):
         return (2 if self.settings["scaling"] is None else 1) * self.settings["adapt_every"]
 
-    def _findings(self):
-        return [*super()._findings(), *self._bounds()]
-
-    def _bounds(self):
-        """Name the coordinates whose ladder ends at a bound while it is adapted."""
-        if self.tuning.n == 0 or self.settings["adapt_every"] == 0:
+    def _tuned_scales(self):
+        if self.settings["adapt_every"] == 0:
             return []
-        ladders, bounds = self.parameters.ladders, self.tuning.bounds
-        ends = {
-            "ladder_at_lower_bound": ladders[:, 0] <= bounds[:, 0],
-            "ladder_at_upper_bound": ladders[:, -1] >= bounds[:, 1],
-        }
+        log_ladders, log_bounds = np.log(self.parameters.ladders), np.log(self.tuning.bounds)
         return [
-            finding(code, names=self._some(there)) for code, there in ends.items() if there.any()
+            self._nearest_to_bounds(f"The {which} try", log_ladders[:, j], log_bounds)
+            for which, j in [("narrowest", 0), ("widest", -1)]
         ]

@@ -5,12 +5,11 @@ probability. A transition is a sweep over all coordinates, t counts sweeps, n is
 that tune.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.core.arrays import floats, integers
-from pymc_kameleon.core.history import History, recent
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.metropolis import NO_CAP, log_uniform, metropolis
@@ -84,9 +83,6 @@ class Componentwise(KameleonStep):
     """What CMH and CMTM share: options, statistics and warnings per coordinate."""
 
     default_steps_per_draw = staticmethod(lambda d: 1)
-    sweeps_per_draw: ClassVar[float]
-    """Sweeps per independent draw of a normal, times the least eigenvalue of its precision matrix
-    scaled to a diagonal of 1; measured for correlations from 0.5 to 0.95."""
 
     def __init__(self, vars=None, *, scaling, **common):
         self.settings |= {"scaling": checked_scaling(scaling)}
@@ -102,9 +98,6 @@ class Componentwise(KameleonStep):
                 f"scaling must have shape {shape} or {shape[1:]}, not {given.shape}."
             ) from None
 
-    def _empty_history(self):
-        return History.empty(max(400, 40 * self._d), self._d)
-
     def _stat_name(self, field):
         """Name the sampler, and its variables if others move more: PyMC stacks equal names."""
         names = [] if self.layout.covers_all_continuous else self.var_names
@@ -114,48 +107,19 @@ class Componentwise(KameleonStep):
         """Name coordinates, given by a mask."""
         return some([name for name, at in zip(self.layout.coordinates(), where, strict=True) if at])
 
+    def _nearest_to_bounds(self, what, log_scales, bounds):
+        """Return the scale (d,) that is nearest to one of its bounds, as `_tuned_scales` does."""
+        distances = np.minimum(log_scales - bounds[:, 0], bounds[:, 1] - log_scales)
+        names = self._some(distances <= 0.01 * np.ptp(bounds, axis=1))
+        k = np.argmin(distances)
+        return f"{what} of {names}", log_scales[k], bounds[k]
+
     def _findings(self):
-        start, stop = recent(self.tuning.history)
-        points, names = self.tuning.history.points[start:stop], self.layout.coordinates()
-        found = [idle(self, self.state.idle), correlated(points, names, self.sweeps_per_draw)]
-        return list(filter(None, found))
-
-
-# ---- what it tells ------------------------------------------------------------------------------
-
-MANY_SWEEPS = 20
-"""Sweeps per independent draw from which the user is told that the coordinates correlate."""
-
-
-def idle(step, sweeps):
-    """Name the coordinates that have not moved for long; `sweeps` (d,) counts theirs."""
-    n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * step.monitor.draws * step.steps_per_draw))
-    names = [name for name, i in zip(step.layout.coordinates(), sweeps, strict=True) if i > n]
-    if not names or not step.monitor.accepted:
-        return None
-    return finding("idle_coordinates", names=some(names), n=n)
-
-
-def correlated(points, names, sweeps_per_draw):
-    """Tell if the past (n, d) shows correlations that moves along the axes cannot follow."""
-    d = len(names)
-    if d == 1 or len(points) < max(100, 10 * d) or not (np.ptp(points, axis=0) > 0).all():
-        return None
-    correlation = np.corrcoef(points.T)
-    precision = np.linalg.pinv(correlation, hermitian=True)
-    precision /= np.sqrt(np.outer(np.diag(precision), np.diag(precision)))
-    values, vectors = np.linalg.eigh(precision)
-    sweeps = sweeps_per_draw / max(values[0], 1e-9)
-    if sweeps < MANY_SWEEPS:
-        return None
-    i, j = np.sort(np.argsort(-np.abs(vectors[:, 0]))[:2])
-    return finding(
-        "correlated_coordinates",
-        first=names[i],
-        second=names[j],
-        correlation=correlation[i, j],
-        sweeps=sweeps,
-    )
+        n = max(STUCK_TRANSITIONS, int(STUCK_SHARE * self.monitor.draws * self.steps_per_draw))
+        are_idle = self.state.idle > n
+        if not are_idle.any() or not self.monitor.accepted:
+            return []
+        return [finding("idle_coordinates", names=self._some(are_idle), n=n)]
 
 
 def checked_scaling(scaling):

@@ -1,7 +1,13 @@
 """GadMALA's default rule, which learns L from positions and gradients (not in [TD]).
 
+For a normal target with covariance Σ the gradients have covariance Σ⁻¹, so Σ is the geometric mean
+of the positions' covariance and the inverse of the gradients'. Both have the same noise, which
+cancels: some d pairs are enough, where the covariance alone needs many times more.
+
 Symbols: as in mala.py, and t the transition, n the number of tuning transitions, α the acceptance
-probability and α* its target.
+probability and α* its target; k pairs (x, g) of d coordinates; vx, vg their variances; s_i the
+scales √(vx/vg)^½; A and B the standardised positions (x − mean)/s_i and gradients (g − mean)s_i; Cx
+and Cg their second moments.
 """
 
 from functools import cache
@@ -12,21 +18,14 @@ import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, bools, floats, integers
 from pymc_kameleon.core.chain import Algorithm
-from pymc_kameleon.core.factor import diagonal_factor
+from pymc_kameleon.core.factor import diagonal_factor, is_diagonal
 from pymc_kameleon.core.history import History, forget_older_half, record
 from pymc_kameleon.core.jit import cached_jit, jit, python_or_jit, specialise
-from pymc_kameleon.core.linalg import copy
-from pymc_kameleon.core.scaling import ScaleTuning, set_scale, tune_scale
+from pymc_kameleon.core.linalg import cholesky, copy, geometric_mean, second_moments
+from pymc_kameleon.core.scaling import ScaleTuning, set_scale, settle_scale, tune_scale
 from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.findings.words import some
 from pymc_kameleon.samplers.gradient import mala
-from pymc_kameleon.samplers.gradient.fisher import SMOOTH, learn_factor
-from pymc_kameleon.samplers.gradient.last_phase import (
-    FAST_GOOD_GUESS,
-    fast_gain,
-    last_phase,
-    tune_last,
-)
 from pymc_kameleon.step.messages import say_if_compiling
 from pymc_kameleon.step.pooling import in_the_same_place
 
@@ -39,6 +38,16 @@ FEWEST_PAIRS = 4
 MOST_DENSE = MOST_PAIRS
 """Coordinates up to which L is dense by default, and GadMALA the default sampler: with more, there
 would be fewer pairs than coordinates."""
+
+FAST_GOOD_GUESS = 3
+"""First step of `fast_gain` for a scale that starts from a good guess."""
+
+SMOOTH = 0.1
+"""Least vx·vg for which the gradient is believed: it is at least 1 for a smooth density [Cramér-
+Rao], and tends to 0 where a density ends abruptly."""
+
+SMOOTH_EARLY = 1e-8
+"""The same while the pairs may cover a small part of the density only: s is at most 100 √vx."""
 
 
 class FisherTuning(NamedTuple):
@@ -138,6 +147,109 @@ def following_refresh(done, end):
     """Return when L is learned next, after `done` transitions; at `end` for the last time."""
     following = done + max(20, done // 2)
     return following if following <= end - 20 else end
+
+
+# ---- L of some pairs -----------------------------------------------------------------------------
+
+
+@jit(allocates=True)
+def learn_factor(pairs, is_early, factor, information):
+    """Set L such that x ↦ L⁻¹x whitens positions and gradients of the pairs alike.
+
+    `pairs` (k, 2d) are positions, and gradients beside them; early ones may cover a part of the
+    target only. L is (d, d), or its diagonal (d, 1), and is diagonal if moments are not finite.
+    `information` (d,) becomes vx·vg.
+    """
+    k, d = pairs.shape[0], pairs.shape[1] // 2
+    a, b, scales = np.empty((k, d)), np.empty((k, d)), np.empty(d)
+    least = SMOOTH_EARLY if is_early else SMOOTH
+    standardise(pairs, least, a, b, scales, information)
+    if is_diagonal(factor):
+        copy(scales, factor[:, 0])
+        return
+    cx, cg = np.empty((d, d)), np.empty((d, d))
+    ridge = 0.05 / (0.05 + k * k)
+    regularised_moments(a, ridge, cx)
+    regularised_moments(b, ridge, cg)
+    for i in range(d):  # where the gradient says nothing, let Cg be 1 as Cx is
+        cg[i, i] += max(0.0, 1.0 - information[i] / least)
+    if not (geometric_mean(cx, cg) and cholesky(cx, factor)):
+        for i in range(d):
+            for j in range(i + 1):
+                factor[i, j] = 1.0 if i == j else 0.0
+    for i in range(d):
+        for j in range(i + 1):
+            factor[i, j] *= scales[i]
+
+
+@jit
+def standardise(pairs, least, a, b, scales, information):
+    """Write A and B (k, d), s and vx·vg (d,); s² is vx where vx·vg is less than `least`."""
+    k, d = a.shape
+    for i in range(d):
+        mean_x = mean_g = vx = vg = 0.0
+        for r in range(k):
+            mean_x += pairs[r, i] / k
+            mean_g += pairs[r, d + i] / k
+        for r in range(k):
+            x, g = pairs[r, i] - mean_x, pairs[r, d + i] - mean_g
+            vx += x * x / k
+            vg += g * g / k
+        information[i] = vx * vg
+        variance = np.sqrt(vx / vg) if vx * vg >= least else vx
+        scale = np.sqrt(min(max(variance, 1e-20), 1e20)) if vx > 0.0 else 1.0
+        for r in range(k):
+            a[r, i] = (pairs[r, i] - mean_x) / scale
+            b[r, i] = (pairs[r, d + i] - mean_g) * scale
+        scales[i] = scale
+
+
+@jit
+def regularised_moments(rows, ridge, out):
+    """Write the rows' second moments, mixed with the multiple of I that has their trace."""
+    second_moments(rows, out)
+    d = out.shape[0]
+    trace = 0.0
+    for i in range(d):
+        trace += out[i, i]
+    for i in range(d):
+        for j in range(i + 1):
+            out[i, j] *= 1.0 - ridge
+        out[i, i] += ridge * trace / d + 1e-12
+
+
+# ---- the end of tuning, of GadRWM too: L is frozen, and s fitted to K leapfrog steps -------------
+
+
+def last_phase(n_tune, target_accept, n_leapfrog=1):
+    """Return its first transition, a tenth of n or 100 before the end, and the tuning of s."""
+    start = n_tune - min(max(100, n_tune // 10), n_tune // 3)
+    bounds = -np.inf, longest_scale(n_leapfrog)
+    return start, ScaleTuning.start(target_accept, 0.0, bounds)[1]
+
+
+def longest_scale(n_leapfrog):
+    """Return the largest log s: the mean trajectory is at most a quarter of a normal's period."""
+    if n_leapfrog == 1:
+        return np.inf
+    mean_steps = (n_leapfrog // 2 + 1 + n_leapfrog) / 2
+    return np.log(2 * np.sin(np.pi / (4 * mean_steps)))
+
+
+@jit
+def fast_gain(k):
+    """Step size k of the recursions on log s, which have little time."""
+    return min(0.5, 1.5 * (1.0 + k) ** -0.6)
+
+
+@jit
+def tune_last(parameters, tuning, accept_prob):
+    """Tune log s, and settle at its mean over the last two thirds of the phase."""
+    t, n, start = tuning.t[0], tuning.n, tuning.end
+    eta = fast_gain(t - start + FAST_GOOD_GUESS)
+    tune_scale(parameters.log_scale, tuning.last_scale, 0, accept_prob, eta)
+    settled = start + (n - start) // 3
+    settle_scale(parameters.log_scale, tuning.last_scale, 0, t, settled, max(n, t + 1))
 
 
 # ---- chains that learn together ------------------------------------------------------------------

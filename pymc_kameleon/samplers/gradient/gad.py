@@ -27,11 +27,9 @@ from pymc_kameleon.core.linalg import (
 )
 from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.scaling import ScaleTuning
-from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape
 from pymc_kameleon.core.target import log_density, multiply_by_hessian
 from pymc_kameleon.samplers.gradient import fisher_rule, mala
-from pymc_kameleon.samplers.gradient.last_phase import last_phase, tune_last
 from pymc_kameleon.samplers.gradient.mala import MALA_TARGET_ACCEPT, State, Work
 from pymc_kameleon.samplers.one_scale import report_scale
 from pymc_kameleon.step.base import KameleonStep
@@ -45,7 +43,7 @@ from pymc_kameleon.step.learned import (
     scale_of,
 )
 from pymc_kameleon.step.monitor import NO_LIMIT
-from pymc_kameleon.step.options import checked_choice, checked_integer, checked_schedule
+from pymc_kameleon.step.options import checked_choice, checked_integer, checked_number
 from pymc_kameleon.step.warm_start.approach import scales_of
 from pymc_kameleon.step.warm_start.search import MOST_FITTED
 
@@ -71,7 +69,7 @@ class PublishedTuning(NamedTuple):
     t: integers(1)
     n: int
     objective: Objective
-    rate: Decay  # η
+    rate: float  # η
     squares: floats("d", "d")  # G: running means of the squared gradient
     retreats: bool  # whether L shrinks where nothing is finite
 
@@ -169,7 +167,7 @@ def published_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Climb the objective with RMSprop's steps [TD, section 2.1 and algorithm 1]."""
     t, objective = tuning.t[0], tuning.objective
     if objective.is_finite[0]:
-        rate = decayed(tuning.rate, t)
+        rate = tuning.rate
         if t >= tuning.n:  # the user keeps adapting
             rate *= tuning.n / t
         rms_step(parameters.factor, objective, tuning.squares, rate, t == 0, work.step)
@@ -200,7 +198,7 @@ def whitened_adapt(state, parameters, tuning, work, accept_prob, rng):
     t, objective = tuning.t[0], tuning.objective
     is_last = t >= tuning.end
     if is_last:
-        tune_last(parameters, tuning, accept_prob)
+        fisher_rule.tune_last(parameters, tuning, accept_prob)
     else:
         if objective.is_finite[0]:
             decay = 1.0 + t / (0.15 * tuning.n)
@@ -263,7 +261,7 @@ def start_whitened(step, scales, n_tune):
     """Return L and its tuning, which begins with these scales."""
     sizes = {"d": scales.size, "terms": 1}
     objective = allocate(Objective, sizes, target_accept=step.target_accept, beta=1.0)
-    end, last_scale = last_phase(n_tune, step.target_accept)
+    end, last_scale = fisher_rule.last_phase(n_tune, step.target_accept)
     own = {"n": n_tune, "end": end, "objective": objective, "last_scale": last_scale}
     return np.diag(scales), allocate(WhitenedTuning, sizes, **own)
 
@@ -356,7 +354,7 @@ class GadRWM(GradientAdaptive):
     adaptation : {"whitened", "published"}, optional
         How L climbs: in the coordinates :math:`L^{-1}x`, which needs no knowledge of the scales
         (default), or by the paper's RMSprop from :math:`L = 0.1\, d^{-1/2} I`, with s = 1.
-    learning_rate : float or pk.samplers.Decay, optional
+    learning_rate : float, optional
         η of ``"published"``, 5e-5 by default, as in the paper. It has the unit of x.
     target_accept : float, optional
         Acceptance rate that β, and in the end s, is tuned to; 0.25, as in the paper.
@@ -365,12 +363,8 @@ class GadRWM(GradientAdaptive):
     Notes
     -----
     ``"whitened"`` takes steps :math:`L \leftarrow L(I + \rho_t(\beta I + \mathrm{tril}(L^\top
-    \nabla\log\pi(y)\, \xi^\top)))`, and tunes s alone in the last tenth of tuning. Deviation: the
-    paper has the published rule only. See docs/gad.md.
-
-    References
-    ----------
-    Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS.
+    \nabla\log\pi(y)\, \xi^\top)))`, and tunes s alone in the last tenth of tuning. Titsias &
+    Dellaportas (2019) have the published rule only. See docs/gad.md.
 
     Examples
     --------
@@ -423,7 +417,7 @@ class GadMALA(GradientAdaptive):
     factor : {"dense", "diagonal"}, optional
         Form of L with ``"fisher"``: by default dense up to 1000 dimensions, where it is always
         better, and diagonal beyond, where it takes less time and memory.
-    learning_rate : float or pk.samplers.Decay, optional
+    learning_rate : float, optional
         η of ``"published"``, 1.5e-4 by default, as in the paper. It has the unit of x.
     steps_per_draw : int, optional
         Transitions per draw, 1 by default.
@@ -437,11 +431,7 @@ class GadMALA(GradientAdaptive):
     -----
     The statistic ``scaling`` is s, and ``n_logp`` counts evaluations of the log-density together
     with its gradient. ``energy`` and ``diverging`` mean what they do for NUTS. See docs/gad.md for
-    both adaptations, and the deviations.
-
-    References
-    ----------
-    Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS.
+    both adaptations, and the deviations from Titsias & Dellaportas (2019).
 
     Examples
     --------
@@ -516,6 +506,7 @@ class GadMALA(GradientAdaptive):
         return () if self.is_published else fisher_rule.pauses(self)
 
     learn = staticmethod(fisher_rule.learn)
+    compile_learning = staticmethod(fisher_rule.compiled_learning)
 
     def _needed_tuning(self):
         if self.is_published:
@@ -537,16 +528,11 @@ class GadMALA(GradientAdaptive):
     def _largest_n_logp(self):
         return self._n_leapfrog(self._d)
 
-    @staticmethod
-    def compile_learning():
-        """Load, or compile, what learning calls."""
-        fisher_rule.compiled_learning()
-
 
 def checked_learning_rate(rate, adaptation, default):
-    """Return η as a Decay, None if it is not used; raise a ValueError if it is impossible."""
+    """Return η, None if it is not used; raise a ValueError if it is impossible."""
     if adaptation == "published":
-        return checked_schedule("learning_rate", default if rate is None else rate)
+        return checked_number("learning_rate", default if rate is None else rate, 0, np.inf)
     if rate is not None:
         raise ValueError(f'learning_rate needs adaptation="published", not {adaptation!r}.')
     return None

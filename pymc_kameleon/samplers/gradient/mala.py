@@ -176,12 +176,6 @@ class MALA(OneScale):
 
     Parameters
     ----------
-    scaling : float, optional
-        s at first, which is then tuned; by default :math:`1.65\, d^{-1/6}`.
-    tune_scaling : bool, optional
-        False keeps s fixed.
-    scaling_bounds : (float, float), optional
-        Least and largest s; by default within a factor of 1e6 of where it starts.
     steps_per_draw : int, optional
         Transitions per draw, 1 by default. Each evaluates the log-density and its gradient once.
     target_accept : float, optional
@@ -190,13 +184,8 @@ class MALA(OneScale):
 
     Notes
     -----
-    log s follows a Robbins-Monro recursion with step size :math:`(1+t)^{-0.6}` and settles at its
-    mean over the second half of tuning.
-
-    References
-    ----------
-    Roberts & Rosenthal (1998). Optimal scaling of discrete approximations to Langevin diffusions.
-    Journal of the Royal Statistical Society B 60.
+    s is :math:`1.65\, d^{-1/6}` at first. log s follows a Robbins-Monro recursion with step size
+    :math:`(1+t)^{-0.6}` and settles at its mean over the second half of tuning.
 
     Examples
     --------

@@ -21,6 +21,7 @@ from pymc_kameleon.core.moments import update_mean_and_factor
 from pymc_kameleon.core.scaling import (
     GOOD_GUESS,
     OPTIMAL_SCALE,
+    ScaleTuning,
     best_scale,
     gain,
     settle_scale,
@@ -116,7 +117,7 @@ class Tuning(NamedTuple):
     history: History  # rows of x and logp
     visits: floats(MOST_MODES)  # transitions in each cluster
     floor: floats(1)  # log-density below which a state teaches nothing about the clusters
-    nu: kam.NuTuning
+    rho: ScaleTuning
     s: floats(1)  # the scale of a whitened coordinate, when z has just been drawn; else 0
     row: floats("d + 1")  # scratch
 
@@ -227,7 +228,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
     subsample, walk = parameters.kam.subsample, tuning.shape
     if subsample.m[0] > 0 and t >= start:
         tune_cycles(parameters.kam, tuning, work, accept_prob)
-        settle_scale(parameters.kam.log_rho, tuning.nu.scale, 0, t, (start + n) // 2, n)
+        settle_scale(parameters.kam.log_rho, tuning.rho, 0, t, (start + n) // 2, n)
     else:
         if learns(parameters, tuning):
             learn_clusters(state, parameters, tuning, work, accept_prob)
@@ -272,11 +273,11 @@ def tune_cycles(parameters, tuning, work, accept_prob):
     s = tuning.s[0]
     if s > 0.0:
         guess_gamma(parameters.subsample, kam.GAMMA_SHARE, s)
-        kam.guess_nu(parameters, tuning.nu, work.kam, s)
+        kam.guess_nu(parameters, work.kam, s)
         tuning.s[0] = 0.0
     elif work.move[0] == LOCAL_MOVE:
         eta = gain(GOOD_GUESS + tuning.t[0] - tuning.learning_end)
-        tune_scale(parameters.log_rho, tuning.nu.scale, 0, accept_prob, eta)
+        tune_scale(parameters.log_rho, tuning.rho, 0, accept_prob, eta)
 
 
 class Stats(NamedTuple):
@@ -318,9 +319,6 @@ class CyclicalKAM(LearnedShape):
         a whole cycle.
     beta : float, optional
         β, the share of a cycle that explores: 0.3 by default.
-    scaling_bounds : (float, float), optional
-        Least and largest ν of the local moves. By default within 1/1000 and 10 times its first
-        guess.
     {common parameters}
 
     Notes
@@ -334,14 +332,8 @@ class CyclicalKAM(LearnedShape):
 
     Besides the modes that any sampler looks for before its first draw, tuning searches for modes
     along rays. It then learns the modes found, and ν, the statistic ``scaling``. In ``pk.sample``
-    each chain gets the modes that any of them found. See docs/cyclical_kam.md.
-
-    References
-    ----------
-    Li, Zeng & Guo. Cyclical kernel adaptive Metropolis.
-
-    Pompe, Holmes & Łatuszyński (2020). A framework for adaptive MCMC targeting multimodal
-    distributions. Annals of Statistics 48.
+    each chain gets the modes that any of them found. Unlike the cycles of Li, Zeng & Guo, these are
+    exact: see docs/cyclical_kam.md.
 
     Examples
     --------
@@ -365,10 +357,9 @@ class CyclicalKAM(LearnedShape):
         n_subsample=None,
         cycle_length=10,
         beta=0.3,
-        scaling_bounds=None,
         **common,
     ):
-        self.settings = kam.checked_kernel_options(kernel, n_subsample, None, True, scaling_bounds)
+        self.settings = kam.checked_kernel_options(kernel, n_subsample)
         self.settings |= kam.checked_cycle(cycle_length, beta)
         super().__init__(vars, **common)
 
@@ -399,9 +390,9 @@ class CyclicalKAM(LearnedShape):
             shape=shape_tuning,
             history=History.empty(max(2000, 8 * sizes["m"]), d + 1),
             floor=-np.inf,
-            nu=kam.start_nu(self),
+            rho=kam.start_rho(self),
         )
-        return kam.allocate_state(State, sizes), parameters, tuning, allocate(Work, sizes)
+        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _shape(self):
         return self.parameters.kam.subsample.shape, self.tuning.shape
@@ -411,10 +402,7 @@ class CyclicalKAM(LearnedShape):
         ends, n = (self.tuning.walk_end, self.tuning.learning_end), self.tuning.n
         return [end // self.steps_per_draw for end in ends] if 0 < ends[0] < ends[1] < n else ()
 
-    @classmethod
-    def learn(cls, chains):
-        """Find the modes, and draw z from them; later, again."""
-        learn_modes(chains)
+    learn = staticmethod(learn_modes)
 
     def _learned(self):
         clusters, n = self.parameters.clusters, self.parameters.clusters.n[0]
@@ -437,7 +425,7 @@ class CyclicalKAM(LearnedShape):
         return 1000 + 600 * self._d
 
     def _tuned_scales(self):
-        return kam.tuned_scales(self.parameters.kam, self.tuning.shape, self.tuning.nu)
+        return kam.tuned_scales(self.parameters.kam, self.tuning.shape, self.tuning.rho)
 
     def _findings(self):
         if self.parameters.kam.subsample.m[0] > 0 or self.tuning.n < self._needed_tuning():

@@ -10,12 +10,14 @@ R(u) = γ²I + ν²S(u) = LLᵀ the covariance of the proposal, ξ ~ N(0, I), α
 t the transition, n the number of tuning transitions.
 """
 
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
 from pymc_kameleon.core.arrays import allocate, floats, integers
 from pymc_kameleon.core.chain import Algorithm
+from pymc_kameleon.core.history import recent
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import (
     cholesky,
@@ -32,12 +34,12 @@ from pymc_kameleon.core.scaling import (
     OPTIMAL_SCALE,
     ScaleTuning,
     gain,
-    set_scale,
     settle_scale,
     tune_scale,
 )
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.findings.finding import finding
+from pymc_kameleon.findings.words import grouped
 from pymc_kameleon.samplers.kameleon.kernels import (
     Gaussian,
     Linear,
@@ -52,21 +54,17 @@ from pymc_kameleon.samplers.kameleon.subsample import (
     SubsampleTuning,
     draw,
     follow,
-    follow_gamma,
     least_points,
     settling,
 )
-from pymc_kameleon.samplers.kameleon.way_back import slow_tails
 from pymc_kameleon.samplers.learned_shape import LearnedShape
-from pymc_kameleon.samplers.random_walk import walk as random_walk
+from pymc_kameleon.samplers.random_walk import rwm as random_walk
 from pymc_kameleon.step.learned import COORDINATE, UNITS, Quantity, covariance
 from pymc_kameleon.step.options import (
     OPTION_TYPES,
     checked_bool,
     checked_integer,
     checked_number,
-    checked_scaling_bounds,
-    checked_schedule,
 )
 from pymc_kameleon.step.pooling import in_the_same_place, pool_histories
 
@@ -93,7 +91,7 @@ class Local(NamedTuple):
     u: floats("d")
     covariance: floats("d", "d")  # S(u)
     factor: floats("d", "d")  # L, of R(u) …
-    scales: floats(2)  # … for these γ and ν; NaN if there is none yet
+    scales: floats(2)  # … for these γ and ν; 0 if there is none yet
 
 
 class State(NamedTuple):
@@ -112,21 +110,13 @@ class Parameters(NamedTuple):
     nu0: floats(1)
 
 
-class NuTuning(NamedTuple):
-    """What tuning remembers of ν."""
-
-    scale: ScaleTuning  # of ρ
-    log_bounds: floats(2)  # of ν as given by the user; NaN by default
-
-
 class Tuning(NamedTuple):
-    """What tuning remembers: the transition t of n, and how z and ν are learned."""
+    """What tuning remembers: the transition t of n, and how z and ρ are learned."""
 
     t: integers(1)
     n: int
     past: SubsampleTuning
-    nu: NuTuning
-    redraw_decay: float
+    rho: ScaleTuning
 
 
 class Work(NamedTuple):
@@ -234,15 +224,11 @@ def derived(state, parameters, work):
     """Compute u and S(u), if there is a z; the factor follows when it is needed."""
     subsample, local = parameters.subsample, state.local
     if subsample.m[0] > 0:
-        see_from(subsample, state.x, local.u, local.covariance, work.v)
-        local.scales[0] = np.nan
-
-
-@jit
-def see_from(subsample, x, u, covariance, v):
-    """Write u = C⁻¹x and S(u)."""
-    solve_lower(subsample.shape.factor, x, u)
-    kernel_covariance(subsample.kernel, subsample.z, subsample.m[0], u, covariance, v)
+        solve_lower(subsample.shape.factor, state.x, local.u)
+        kernel_covariance(
+            subsample.kernel, subsample.z, subsample.m[0], local.u, local.covariance, work.v
+        )
+        local.scales[0] = 0.0
 
 
 # ---- adaptation ---------------------------------------------------------------------------------
@@ -251,42 +237,36 @@ def see_from(subsample, x, u, covariance, v):
 @jit
 def adapt(state, parameters, tuning, work, accept_prob, rng):
     """Learn C, draw z, and tune γ before there is a z, then ρ; return whether C and z stayed."""
-    subsample, scale = parameters.subsample, tuning.nu.scale
-    t, log_rho, is_new = tuning.t[0], parameters.log_rho, False
+    subsample, log_rho, t, is_new = parameters.subsample, parameters.log_rho, tuning.t[0], False
     if subsample.m[0] > 0:
-        tune_scale(log_rho, scale, 0, accept_prob, gain(GOOD_GUESS + t - tuning.past.first[0]))
-        settle_scale(log_rho, scale, 0, t, settling(tuning), tuning.n)
+        tune_scale(log_rho, tuning.rho, 0, accept_prob, gain(GOOD_GUESS + t - tuning.past.first[0]))
+        settle_scale(log_rho, tuning.rho, 0, t, settling(tuning), tuning.n)
     follow(state.x, subsample, tuning, accept_prob, work.walk.v)
     if redraw_is_due(subsample, tuning, rng):
         s = draw(subsample, tuning, work.u, rng)
         is_new = s > 0.0
         if is_new:
-            guess_nu(parameters, tuning.nu, work, s)
-    follow_gamma(subsample, tuning)
+            guess_nu(parameters, work, s)
     tuning.t[0] = t + 1
     return not is_new
 
 
 @jit
 def redraw_is_due(subsample, tuning, rng):
-    """Whether to draw z: at first, at last, and with p_t = (1+t)^-a between [KAM, section 4.2]."""
+    """Whether to draw z: at first, at last, and with p_t = (1+t)^-½ between [KAM, section 4.2]."""
     t, past = tuning.t[0], tuning.past
     if t < past.n_walk or past.n_learning <= t < tuning.n:
         return False
     if t == past.n_learning - 1 or subsample.m[0] == 0:
         return True
-    return rng.random() < (1.0 + t - past.first[0]) ** -tuning.redraw_decay
+    return rng.random() < (1.0 + t - past.first[0]) ** -0.5
 
 
 @jit
-def guess_nu(parameters, tuning, work, s):
+def guess_nu(parameters, work, s):
     """Set ν₀ such that ν₀²S has the mean trace (2.38 s)² of the best random walk."""
     trace = mean_trace(parameters.subsample, work)  # 0 if the bandwidth is much too small
     parameters.nu0[0] = OPTIMAL_SCALE * s / np.sqrt(trace) if trace > 0.0 else 1.0
-    if not np.isnan(tuning.log_bounds[0]):
-        for i in range(2):
-            tuning.scale.bounds[0, i] = tuning.log_bounds[i] - np.log(parameters.nu0[0])
-        set_scale(parameters.log_rho, tuning.scale, 0, parameters.log_rho[0])
 
 
 @jit
@@ -377,36 +357,24 @@ class KAM(LearnedSubsample):
     n_subsample : int, optional
         m, the number of points of z; 25 d by default, at least 50 and at most 1000. The cost of a
         transition is proportional to m d².
-    gamma : float or pk.samplers.Decay, optional
-        γ, the exploration scale, in whitened coordinates, once there is a z; a schedule is counted
-        from there. By default a quarter of the best random walk's scale,
-        :math:`0.25 \cdot 2.38 s/\sqrt d` with s the scale of a whitened coordinate.
+    gamma : float, optional
+        γ, the exploration scale, in whitened coordinates, once there is a z. By default a quarter
+        of the best random walk's scale, :math:`0.25 \cdot 2.38 s/\sqrt d` with s the scale of a
+        whitened coordinate.
     whiten : bool, optional
         Work in coordinates C⁻¹x, with CCᵀ the covariance of the chain's past (default). Without it,
         as published, one γ cannot suit a posterior whose scales differ by orders of magnitude.
-    redraw_decay : float, optional
-        a: while tuning, z is redrawn with probability :math:`p_t = (1+t)^{-a}`, t transitions after
-        the first z. In (0, 1], so that p_t → 0 and Σ p_t = ∞; 0.5 by default.
-    scaling_bounds : (float, float), optional
-        Least and largest ν. By default within 1/1000 and 10 times its first guess.
     {common parameters}
 
     Notes
     -----
     The statistic ``scaling`` is ν; ``bandwidth`` is σ, that of the kernel. [KAM] writes n for m.
-    For 70 % of tuning the chain is an adaptive Metropolis walk (:class:`.GAM`) that learns C; up to
-    85 % z is drawn from distinct states of the past; in the rest only ν is tuned.
+    For 70 % of tuning the chain is an adaptive Metropolis walk (:class:`.GAM`) that learns C. Up to
+    85 % z is drawn from distinct states of the past, again with probability
+    :math:`p_t = (1+t)^{-1/2}`, t transitions after the first z. In the rest only ν is tuned.
 
-    Deviations from the paper: whitening, the walk at the start, a bandwidth of half the median
-    distance, and that adaptation ends. See docs/kam.md.
-
-    Far from all points of z proposals are small. So a chain may seldom go to heavy tails, and comes
-    back slowly: it warns of that by what it has seen while tuning, as its draws do not show it.
-
-    References
-    ----------
-    Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive
-    Metropolis-Hastings. ICML.
+    Deviations from Sejdinovic et al. (2014): whitening, the walk at the start, a bandwidth of half
+    the median distance, and that adaptation ends. See docs/kam.md.
 
     Examples
     --------
@@ -428,12 +396,9 @@ class KAM(LearnedSubsample):
         n_subsample=None,
         gamma=None,
         whiten=True,
-        redraw_decay=0.5,
-        scaling_bounds=None,
         **common,
     ):
-        self.settings = checked_kernel_options(kernel, n_subsample, gamma, whiten, scaling_bounds)
-        self.settings["redraw_decay"] = checked_redraw_decay(redraw_decay)
+        self.settings = checked_kernel_options(kernel, n_subsample, gamma, whiten)
         super().__init__(vars, **common)
 
     def _allocate(self, scales, n_tune):
@@ -442,11 +407,10 @@ class KAM(LearnedSubsample):
         subsample, past = SubsampleTuning.start(
             self.settings, scales, n_tune, sizes["m"], self.target_accept, *shares
         )
-        nu, redraw_decay = start_nu(self), self.settings["redraw_decay"]
         return (
-            allocate_state(State, sizes),
+            allocate(State, sizes),
             allocate(Parameters, sizes, subsample=subsample, nu0=1.0),
-            allocate(Tuning, sizes, n=n_tune, past=past, nu=nu, redraw_decay=redraw_decay),
+            allocate(Tuning, sizes, n=n_tune, past=past, rho=start_rho(self)),
             allocate(Work, sizes),
         )
 
@@ -454,7 +418,7 @@ class KAM(LearnedSubsample):
         return learned(self.parameters)
 
     def _tuned_scales(self):
-        return tuned_scales(self.parameters, self.tuning.past.shape, self.tuning.nu)
+        return tuned_scales(self.parameters, self.tuning.past.shape, self.tuning.rho)
 
     def _findings(self):
         subsample = self.parameters.subsample
@@ -463,10 +427,53 @@ class KAM(LearnedSubsample):
         return list(filter(None, found))
 
 
+# ---- the way back from the tails -----------------------------------------------------------------
+# Away from z proposals are small, so that a chain seldom goes far out, and stays there for long. A
+# run without such a stay looks as good as any; what tuning has seen tells.
+
+OUTER_SHARE = 0.05
+"""Share of the past that is outermost."""
+
+LONG_WAY, FEW_STAYS = 80.0, 20.0
+"""Transitions that the way back may always take; stays out there from which it may take more."""
+
+
+def slow_tails(step, subsample, gamma, nu):
+    """Tell of a chain that is outermost so seldom, and for so long, that averages are luck."""
+    if subsample.m[0] == 0:
+        return None
+    steps_back = transitions_back(step.tuning.past.history, subsample, gamma, nu)
+    n = (step.monitor.done - step.monitor.tune) * step.steps_per_draw
+    if not steps_back > LONG_WAY or OUTER_SHARE * n >= FEW_STAYS * steps_back:
+        return None
+    needed = ceil(FEW_STAYS * steps_back / OUTER_SHARE / step.steps_per_draw)
+    return finding(
+        "slow_tails", share=100 * OUTER_SHARE, transitions=steps_back, needed=grouped(needed)
+    )
+
+
+def transitions_back(history, subsample, gamma, nu):
+    """Return the mean of |u − ū|²/tr R(u) over the outermost past; NaN if nothing has moved.
+
+    ū is the mean of the past, in whitened coordinates.
+    """
+    points, factor = history.points[slice(*recent(history))], np.tril(subsample.shape.factor)
+    if len(points) == 0 or not factor.diagonal().min() > 0:
+        return np.nan
+    u = np.linalg.solve(factor, points.T)
+    distances = np.square(u - u.mean(axis=1, keepdims=True)).sum(axis=0)
+    outer = np.argsort(-distances, kind="stable")[: ceil(OUTER_SHARE * len(points))]
+    seen = [
+        covariance_from(subsample.kernel, subsample.z[:, : subsample.m[0]], u[:, i]) for i in outer
+    ]
+    variances = np.trace(seen, axis1=1, axis2=2)
+    return np.mean(distances[outer] / (len(u) * gamma**2 + nu**2 * variances))
+
+
 # ---- what relatives share -----------------------------------------------------------------------
 
 
-def checked_kernel_options(kernel, n_subsample, gamma, whiten, scaling_bounds):
+def checked_kernel_options(kernel, n_subsample, gamma=None, whiten=True):
     """Return the options that KAM and its relatives share; raise a ValueError for a bad one."""
     if kernel is None:
         kernel = Gaussian()
@@ -476,22 +483,10 @@ def checked_kernel_options(kernel, n_subsample, gamma, whiten, scaling_bounds):
         )
     if n_subsample is not None:
         n_subsample = checked_integer("n_subsample", n_subsample, at_least=2)
-    log_bounds = checked_scaling_bounds(scaling_bounds)
-    return {
-        "kernel": kernel,
-        "n_subsample": n_subsample,
-        "gamma": None if gamma is None else checked_schedule("gamma", gamma),
-        "whiten": checked_bool("whiten", whiten),
-        "log_nu_bounds": np.full(2, np.nan) if log_bounds is None else log_bounds,
-    }
-
-
-def checked_redraw_decay(redraw_decay):
-    """Return a as a float; raise a ValueError unless p_t → 0 and Σ p_t = ∞."""
-    redraw_decay = checked_number("redraw_decay", redraw_decay, 0, np.inf)
-    if redraw_decay > 1:
-        raise ValueError(f"redraw_decay must be at most 1, not {redraw_decay!r}.")
-    return redraw_decay
+    if gamma is not None:
+        gamma = checked_number("gamma", gamma, 0, np.inf)
+    whiten = checked_bool("whiten", whiten)
+    return {"kernel": kernel, "n_subsample": n_subsample, "gamma": gamma, "whiten": whiten}
 
 
 def checked_cycle(cycle_length, beta):
@@ -513,23 +508,17 @@ def sizes_for(step, d):
     return {"d": d, "d + 1": d + 1, "m": m}
 
 
-def allocate_state(cls, sizes):
-    """Return a fresh state of KAM or a relative, without a factor."""
-    return allocate(cls, sizes, local=allocate(Local, sizes, scales=np.nan))
+def start_rho(step):
+    """Begin to tune ρ."""
+    return ScaleTuning.start(step.target_accept, 0.0, np.log([LEAST_RHO, LARGEST_RHO]))[1]
 
 
-def start_nu(step):
-    """Begin to tune ν."""
-    _, scale = ScaleTuning.start(step.target_accept, 0.0, np.log([LEAST_RHO, LARGEST_RHO]))
-    return NuTuning(scale, step.settings["log_nu_bounds"].copy())
-
-
-def tuned_scales(parameters, shape_tuning, nu_tuning):
+def tuned_scales(parameters, shape_tuning, rho):
     """Return the scale that KAM or a relative tunes, as a step does."""
     if parameters.subsample.m[0] == 0:
         return tuned_walk(parameters.subsample, shape_tuning)
     log_nu0 = np.log(parameters.nu0[0])
-    return [(NU_IN_WORDS, log_nu0 + parameters.log_rho[0], log_nu0 + nu_tuning.scale.bounds[0])]
+    return [(NU_IN_WORDS, log_nu0 + parameters.log_rho[0], log_nu0 + rho.bounds[0])]
 
 
 def learned(parameters):

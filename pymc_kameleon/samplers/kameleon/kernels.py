@@ -5,15 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from pymc_kameleon.samplers.kameleon.rkhs import (
-    FIXED,
-    GAUSSIAN,
-    KNN,
-    LINEAR,
-    MATERN,
-    MEDIAN,
-    Kernel,
-)
+from pymc_kameleon.samplers.kameleon.rkhs import GAUSSIAN, LINEAR, MATERN, Kernel
+from pymc_kameleon.step.options import checked_number
 
 TABLE_SIZE = 2048  # intervals of the table of a Matérn kernel
 
@@ -24,11 +17,9 @@ class Gaussian:
 
     Parameters
     ----------
-    bandwidth : float or {"median", "knn"}, optional
+    bandwidth : float or "median", optional
         σ, in the sampler's coordinates (whitened, by default). "median" is half the median distance
-        between points of the subsample z, for PCAKAM all of it. "knn", for several modes, is the
-        median distance to the k-th neighbour over √2, with k a quarter of the subsample. Distances
-        between modes then do not count. Too small a bandwidth prevents mixing; too large a one
+        between points of the subsample z. Too small a bandwidth prevents mixing; too large a one
         merely gives adaptive Metropolis.
 
     Raises
@@ -39,7 +30,7 @@ class Gaussian:
     Examples
     --------
     >>> with model:
-    ...     dt = pk.sample(step=pk.KAM(kernel=pk.samplers.kernels.Gaussian("knn")))
+    ...     dt = pk.sample(step=pk.KAM(kernel=pk.samplers.kernels.Gaussian(1.5)))
     """
 
     bandwidth: float | str = "median"
@@ -49,7 +40,7 @@ class Gaussian:
 
     def compiled(self):
         """Return the kernel as compiled code takes it."""
-        return Kernel(GAUSSIAN, np.inf, 0.0, np.zeros((1, 4)), start(self.bandwidth))
+        return Kernel(GAUSSIAN, np.inf, 0.0, np.zeros((1, 2)), start(self.bandwidth))
 
 
 @dataclass(frozen=True)
@@ -62,7 +53,7 @@ class Matern:
     ----------
     order : float, optional
         v, from 1.5 to 30: the kernel has to be differentiable. 4 as in [cKAM].
-    bandwidth : float or {"median", "knn"}, optional
+    bandwidth : float or "median", optional
         ℓ; as for :class:`.Gaussian`.
 
     Raises
@@ -86,7 +77,7 @@ class Matern:
 
     def __post_init__(self):
         check_bandwidth(self.bandwidth)
-        if not is_number(self.order) or not 1.5 <= self.order <= 30:
+        if not 1.5 <= checked_number("order", self.order, 0, np.inf) <= 30:
             raise ValueError(f"order must be a number from 1.5 to 30, not {self.order!r}.")
 
     def compiled(self):
@@ -94,7 +85,7 @@ class Matern:
         v = float(self.order)
         reach = np.sqrt(40 + 6 * v)
         root = np.linspace(0, reach, TABLE_SIZE + 1)
-        table = np.stack([*matern(v - 1, root), *matern(v, root)], axis=1)
+        table = np.stack(matern(v - 1, root), axis=1)
         return Kernel(MATERN, v, reach, table, start(self.bandwidth))
 
 
@@ -114,31 +105,20 @@ class Linear:
 
     def compiled(self):
         """Return the kernel as compiled code takes it."""
-        return Kernel(LINEAR, np.inf, 0.0, np.zeros((1, 4)), start(self.bandwidth))
-
-
-def bandwidth_rule(kernel):
-    """Return FIXED, MEDIAN or KNN."""
-    return {"median": MEDIAN, "knn": KNN}.get(kernel.bandwidth, FIXED)
+        return Kernel(LINEAR, np.inf, 0.0, np.zeros((1, 2)), start(self.bandwidth))
 
 
 def start(bandwidth):
     """Return the bandwidth as an array; NaN if it is to be learned."""
-    return np.full(1, np.nan if isinstance(bandwidth, str) else float(bandwidth))
+    return np.full(1, np.nan if bandwidth == "median" else float(bandwidth))
 
 
 def check_bandwidth(bandwidth):
-    """Raise a ValueError unless it is a positive number or one of the rules."""
-    is_rule = isinstance(bandwidth, str) and bandwidth in ("median", "knn")
-    if not is_rule and not (is_number(bandwidth) and 1e-100 < float(bandwidth) < 1e100):
-        raise ValueError(
-            f'bandwidth must be a positive number, "median" or "knn", not {bandwidth!r}.'
-        )
-
-
-def is_number(value):
-    """Whether a value is a real number, and not a bool."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    """Raise a ValueError unless it is "median" or a positive number."""
+    if isinstance(bandwidth, str) and bandwidth != "median":
+        raise ValueError(f'bandwidth must be a number or "median", not {bandwidth!r}.')
+    if not isinstance(bandwidth, str):
+        checked_number("bandwidth", bandwidth, 0, np.inf)
 
 
 def matern(a, root):

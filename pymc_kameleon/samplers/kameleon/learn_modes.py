@@ -6,15 +6,13 @@ Works between transitions, in Python; points are the rows of (n, d) arrays.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import pdist
 
 from pymc_kameleon.core.arrays import copy_arrays
 from pymc_kameleon.core.conventions import ROOT_EPS
 from pymc_kameleon.core.moments import shrunk_covariance
-from pymc_kameleon.samplers.kameleon.kernels import bandwidth_rule
 from pymc_kameleon.samplers.kameleon.mode_search import find_modes, negligible_drop, set_clusters
-from pymc_kameleon.samplers.kameleon.rkhs import KNN, MEDIAN
-from pymc_kameleon.samplers.kameleon.subsample import BANDWIDTH_SHARE, least_points, n_neighbours
+from pymc_kameleon.samplers.kameleon.subsample import BANDWIDTH_SHARE, least_points
 from pymc_kameleon.samplers.symmetries import likely_symmetries
 
 NEGLIGIBLE_WEIGHT = 1e-4
@@ -160,15 +158,10 @@ def learn_kernel(step, points):
 
     chosen = choose_evenly(labels, subsample.z.shape[1], step.rng)
     m = subsample.m[0] = len(chosen)
-    z = np.linalg.solve(whitening, points[chosen].T)
-    subsample.z[:, :m] = z
+    subsample.z[:, :m] = np.linalg.solve(whitening, points[chosen].T)
     median = median_distance_within(np.linalg.solve(whitening, points.T).T, labels)
-    rule = bandwidth_rule(step.settings["kernel"])
-    if rule == MEDIAN:
+    if step.settings["kernel"].bandwidth == "median":
         subsample.kernel.bandwidth[0] = BANDWIDTH_SHARE * median
-    elif rule == KNN:
-        neighbours = n_neighbours(m, step._d)
-        subsample.kernel.bandwidth[0] = neighbour_distance(z.T, neighbours) / np.sqrt(2)
     step.tuning.s[0] = median / np.sqrt(2 * step._d)
 
 
@@ -233,8 +226,3 @@ def median_distance_within(points, labels):
     thin = slice(None, None, 1 + len(points) // 1000)
     points, labels = points[thin], labels[thin]
     return np.median(np.concatenate([pdist(points[labels == k]) for k in np.unique(labels)]))
-
-
-def neighbour_distance(points, k):
-    """Return the median distance of the points to their k-th neighbours."""
-    return np.median(np.sort(cdist(points, points), axis=1)[:, k])

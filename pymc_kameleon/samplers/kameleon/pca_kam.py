@@ -34,7 +34,6 @@ from pymc_kameleon.core.scaling import (
     settle_scale,
 )
 from pymc_kameleon.core.target import log_density
-from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.samplers.kameleon import kam
 from pymc_kameleon.samplers.kameleon.rkhs import centred_gram, gradient_weights, squared_distances
 from pymc_kameleon.samplers.kameleon.subsample import (
@@ -43,10 +42,9 @@ from pymc_kameleon.samplers.kameleon.subsample import (
     SubsampleTuning,
     draw,
     follow,
-    follow_gamma,
     settling,
 )
-from pymc_kameleon.samplers.random_walk import walk as random_walk
+from pymc_kameleon.samplers.random_walk import rwm as random_walk
 from pymc_kameleon.step.learned import Quantity
 from pymc_kameleon.step.options import checked_integer
 
@@ -89,12 +87,12 @@ class Parameters(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """What tuning remembers: the transition t of n, and how z and each ν_j are learned."""
+    """What tuning remembers: the transition t of n, and how z and each ρ_j are learned."""
 
     t: integers(1)
     n: int
     past: SubsampleTuning
-    nu: kam.NuTuning
+    rho: ScaleTuning
     refresh: integers(1)  # transition in which z is drawn next
     counts: integers("k")  # times that each direction was tried
 
@@ -175,12 +173,6 @@ def draw_direction(parameters, rng):
 
 
 @jit
-def no_directions(parameters):
-    """Whether the proposal is a plain random walk of scale γ."""
-    return sum_of(parameters.probabilities) == 0.0
-
-
-@jit
 def log_nu(parameters, j):
     """Log ν_j."""
     return parameters.log_nu0[j] + parameters.log_rho[j]
@@ -242,8 +234,7 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
         is_new = s > 0.0
         if is_new:
             find_directions(parameters)
-            guess_nu(parameters, tuning.nu, work, s)
-    follow_gamma(subsample, tuning)
+            guess_nu(parameters, work, s)
     tuning.t[0] += 1
     return not is_new
 
@@ -251,11 +242,12 @@ def adapt(state, parameters, tuning, work, accept_prob, rng):
 @jit
 def tune_direction(parameters, tuning, j, accept_prob):
     """Tune log ρ_j by its own count, and settle; what is below its bound is taken from γ."""
-    log_rho, scale, t = parameters.log_rho, tuning.nu.scale, tuning.t[0]
+    log_rho, scale, t = parameters.log_rho, tuning.rho, tuning.t[0]
     eta = gain(GOOD_GUESS + tuning.counts[j])
     wanted = log_rho[j] + eta * (accept_prob - scale.target_accept)
     set_scale(log_rho, scale, j, wanted)
-    parameters.subsample.shape.log_scale[0] += min(0.0, wanted - log_rho[j])
+    if np.isnan(tuning.past.gamma):
+        parameters.subsample.shape.log_scale[0] += min(0.0, wanted - log_rho[j])
     tuning.counts[j] += 1
     for i in range(log_rho.size):
         settle_scale(log_rho, scale, i, t, settling(tuning), tuning.n)
@@ -279,7 +271,7 @@ def find_directions(parameters):
     """Find the leading directions of z, and ω."""
     subsample, probabilities = parameters.subsample, parameters.probabilities
     m = subsample.m[0]
-    gram = centred_gram(subsample.kernel, subsample.z, m)
+    gram = centred_gram(subsample.kernel.bandwidth[0], subsample.z, m)
     leading_eigenvectors(gram, parameters.directions, probabilities)
     floor = max(ROOT_EPS * probabilities[0], EPS * m * m)  # below, eigenvalues are rounding
     for j in range(probabilities.size):
@@ -295,7 +287,7 @@ def give_up(parameters, j):
 
 
 @jit(allocates=True)
-def guess_nu(parameters, tuning, work, s):
+def guess_nu(parameters, work, s):
     """Set ν₀_j so that ν₀_j² times the mean of |w_j|² over points of z is (2.38 s)²; ρ_j stays."""
     subsample, probabilities = parameters.subsample, parameters.probabilities
     m, log_nu0 = subsample.m[0], parameters.log_nu0
@@ -310,10 +302,6 @@ def guess_nu(parameters, tuning, work, s):
     for j in range(lengths2.size):
         if lengths2[j] > TINY:  # else the bandwidth is far too small to see it
             log_nu0[j] = np.log(OPTIMAL_SCALE * s) - 0.5 * np.log(lengths2[j])
-            if not np.isnan(tuning.log_bounds[0]):
-                for i in range(2):
-                    tuning.scale.bounds[j, i] = tuning.log_bounds[i] - log_nu0[j]
-            set_scale(parameters.log_rho, tuning.scale, j, parameters.log_rho[j])
         else:
             give_up(parameters, j)
     total = sum_of(probabilities)
@@ -326,7 +314,7 @@ def guess_nu(parameters, tuning, work, s):
 def report(state, parameters, stats):
     """Report the mean scale, Σ ω_j ν_j, or the walk's γ; and the bandwidth."""
     stats.bandwidth[0] = parameters.subsample.kernel.bandwidth[0]
-    if no_directions(parameters):
+    if parameters.subsample.m[0] == 0:
         return np.exp(parameters.subsample.shape.log_scale[0])
     scale = 0.0
     for j in range(parameters.probabilities.size):
@@ -344,41 +332,31 @@ class PCAKAM(kam.LearnedSubsample):
         \qquad w_j = M_u H \alpha_j, \quad j \sim \omega
 
     with α_j the leading eigenvectors of the centred kernel matrix of z, a subsample of the chain's
-    past, and the other symbols as for :class:`.KAM`. Its transitions cost O(m d), those of KAM
-    O(m d²).
+    past, by a Gaussian kernel, and the other symbols as for :class:`.KAM`. Its transitions cost
+    O(m d), those of KAM O(m d²).
 
     Parameters
     ----------
     n_components : int, optional
         Number of directions, 10 by default.
-    kernel : optional
-        k: ``Gaussian()`` (default), ``Matern()`` or ``Linear()`` of ``pk.samplers.kernels``.
     n_subsample : int, optional
         m, the number of points of z; 25 d by default, at least 50 and at most 200.
-    gamma : float or pk.samplers.Decay, optional
+    gamma : float, optional
         γ, the exploration scale; as for :class:`.KAM`, but 0.6 of the best random walk's
         scale by default: it alone moves the coordinates across the direction drawn.
     whiten : bool, optional
         Work in coordinates C⁻¹x; as for :class:`.KAM`.
-    scaling_bounds : (float, float), optional
-        Least and largest ν_j. By default within 1/10 and 10 times its first guess.
     {common parameters}
 
     Notes
     -----
     The statistic ``scaling`` is :math:`\sum_j \omega_j \nu_j`. Tuning has the phases of
-    :class:`.KAM`. z and its directions are learned at times that grow by a factor of 1.5, since
-    that takes an eigenvalue problem of size m. ω_j is proportional to the eigenvalue; each ν_j is
-    tuned by its own acceptance to ``target_accept``, 0.44 by default, as in one dimension. Where it
-    is at its lower bound, and acceptance still too low, γ gives way, unless it was given.
+    :class:`.KAM`. ω_j is proportional to the eigenvalue; each ν_j is tuned by its own acceptance to
+    ``target_accept``, 0.44 by default, as in one dimension. Where it is at its lower bound, and
+    acceptance still too low, γ gives way, unless it was given.
 
-    Deviation: the proposal density in the acceptance ratio is that given the direction drawn. That
-    of the mixture, as in the paper, takes longer; see docs/kam.md.
-
-    References
-    ----------
-    Sejdinovic, Strathmann, Lomeli Garcia, Andrieu & Gretton (2014). Kernel adaptive
-    Metropolis-Hastings. ICML, appendix C.
+    Deviation from Sejdinovic et al. (2014), appendix C: the proposal density in the acceptance
+    ratio is that given the direction drawn. That of the mixture takes longer; see docs/kam.md.
 
     Examples
     --------
@@ -396,16 +374,12 @@ class PCAKAM(kam.LearnedSubsample):
         vars=None,
         *,
         n_components=10,
-        kernel=None,
         n_subsample=None,
         gamma=None,
         whiten=True,
-        scaling_bounds=None,
         **common,
     ):
-        self.settings = kam.checked_kernel_options(
-            kernel, n_subsample, gamma, whiten, scaling_bounds
-        )
+        self.settings = kam.checked_kernel_options(None, n_subsample, gamma, whiten)
         n_components = checked_integer("n_components", n_components, at_least=1)
         self.settings["n_components"] = n_components
         super().__init__(vars, **common)
@@ -418,12 +392,11 @@ class PCAKAM(kam.LearnedSubsample):
         shares = PCA_GAMMA_SHARE, PCA_BANDWIDTH_SHARE
         subsample, past = SubsampleTuning.start(settings, scales, n_tune, m, accept, *shares)
         bounds = np.log([1 / kam.LARGEST_RHO, kam.LARGEST_RHO])  # below, it adds nothing to γ
-        _, scale = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)
-        nu = kam.NuTuning(scale, settings["log_nu_bounds"].copy())
+        _, rho = ScaleTuning.start(self.target_accept, np.zeros(sizes["k"]), bounds)
         return (
             allocate(State, sizes),
             allocate(Parameters, sizes, subsample=subsample),
-            allocate(Tuning, sizes, n=n_tune, past=past, nu=nu),
+            allocate(Tuning, sizes, n=n_tune, past=past, rho=rho),
             allocate(Work, sizes),
         )
 
@@ -431,7 +404,7 @@ class PCAKAM(kam.LearnedSubsample):
         parameters, subsample = self.parameters, self.parameters.subsample
         gamma, probabilities = np.exp(subsample.shape.log_scale[0]), parameters.probabilities
         quantities = kam.learned_subsample(subsample, gamma)
-        if no_directions(parameters):
+        if subsample.m[0] == 0:
             return quantities
         nu = np.exp(parameters.log_nu0 + parameters.log_rho)
         directions = parameters.directions[:, : subsample.m[0]]
@@ -444,14 +417,8 @@ class PCAKAM(kam.LearnedSubsample):
         }
 
     def _tuned_scales(self):
-        parameters, tuning = self.parameters, self.tuning
-        if parameters.subsample.m[0] == 0:
-            return kam.tuned_walk(parameters.subsample, tuning.past.shape)
-        if np.isnan(tuning.nu.log_bounds[0]) or no_directions(parameters):
-            return []
-        return [("ν of the leading direction", log_nu(parameters, 0), tuning.nu.log_bounds)]
+        subsample = self.parameters.subsample
+        return kam.tuned_walk(subsample, self.tuning.past.shape) if subsample.m[0] == 0 else []
 
     def _findings(self):
-        if self.parameters.subsample.m[0] > 0 and no_directions(self.parameters):
-            return [finding("no_directions")]
         return list(filter(None, [kam.few_points(self, self.parameters.subsample)]))

@@ -4,7 +4,7 @@ Source: Li, Zeng & Guo, "Cyclical kernel adaptive Metropolis", algorithm 2, here
 on kam.py.
 
 Symbols, besides those of KAM: L = T/M the length of a cycle, β the share of it that explores, t the
-transition within the cycle, η_t the learning rate, γ_t the schedule of γ, ν_exp and x_exp where
+transition within the cycle, γ_t the schedule of γ, ν_exp and x_exp where
 Exploration ends, Σ = (γ/ν_exp)²I + S(x_exp), ν₀ = 2ν_exp/(cos βπ + 1).
 """
 
@@ -20,21 +20,15 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.core.schedules import Decay, decayed
 from pymc_kameleon.core.shape import Shape
-from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.samplers.kameleon import kam
-from pymc_kameleon.samplers.kameleon.kam import (
-    checked_cycle,
-    checked_kernel_options,
-    checked_redraw_decay,
-)
-from pymc_kameleon.samplers.kameleon.kernels import Matern, bandwidth_rule
-from pymc_kameleon.samplers.kameleon.rkhs import FIXED
+from pymc_kameleon.samplers.kameleon.kam import checked_cycle, checked_kernel_options
+from pymc_kameleon.samplers.kameleon.kernels import Matern
 from pymc_kameleon.samplers.kameleon.subsample import Subsample
-from pymc_kameleon.samplers.random_walk import walk
+from pymc_kameleon.samplers.random_walk.rwm import walk
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.initial_search import NoSearch
 from pymc_kameleon.step.learned import Quantity
-from pymc_kameleon.step.options import checked_number, checked_schedule
+from pymc_kameleon.step.options import checked_schedule
 
 # ---- state and parameters -----------------------------------------------------------------------
 
@@ -51,10 +45,7 @@ class Parameters(NamedTuple):
     """What the user decides, and z, which each Exploration draws from its own past."""
 
     subsample: Subsample  # without whitening
-    initial_nu: float  # at the start of each cycle
     gamma: Decay  # γ_t
-    learning_rate: Decay  # η_t
-    redraw_decay: float  # a of p_t = (1+t)^-a
     target_accept: float
     beta: float
     cycle_length: int  # L
@@ -89,26 +80,29 @@ def transition(target, state, parameters, work, rng):
     nu0 = 2.0 * state.nu[1] / (np.cos(np.pi * parameters.beta) + 1.0)
     state.nu[0] = 0.5 * nu0 * (np.cos(phase) + 1.0)
     state.position[0] = (position + 1) % (parameters.cycle_length - n_exploration)
-    return walk.walk(target, state, state.nu[0], state.local.factor, work.kam.walk, rng)
+    return walk(target, state, state.nu[0], state.local.factor, work.kam.walk, rng)
 
 
 @jit
 def explore(target, state, parameters, work, rng):
-    """Make KAM moves with a past, γ_t and ν_t that begin anew; then write the factor of Σ."""
-    log_nu, subsample, local = np.log(parameters.initial_nu), parameters.subsample, state.local
+    """Make KAM moves with a past, γ_t and ν_t that begin anew; then write the factor of Σ.
+
+    The paper's p_t is (1+t)^-0.2, its learning rate (1+t)^-ε with ε = 0.75.
+    """
+    subsample, local = parameters.subsample, state.local
+    log_nu = np.log(2.0 * best_scale(state.x.size))
     subsample.m[0] = 0
     for t in range(parameters.n_exploration):
         copy(state.x, work.past[t])
-        if t == 0 or rng.random() < (1.0 + t) ** -parameters.redraw_decay:
+        if t == 0 or rng.random() < (1.0 + t) ** -0.2:
             draw_subsample(subsample, work, t + 1, rng)
             kam.derived(state, parameters, work.kam)
         gamma, nu = decayed(parameters.gamma, t), np.exp(log_nu)
         accept_prob, _ = kam.move(target, state, subsample, work.kam, rng, gamma, nu)
-        eta = decayed(parameters.learning_rate, t)
-        log_nu += eta * (accept_prob - parameters.target_accept)
+        log_nu += (1.0 + t) ** -0.75 * (accept_prob - parameters.target_accept)
     state.nu[1] = np.exp(log_nu)
     kam.factorise(local.covariance, gamma / state.nu[1], 1.0, local.factor)
-    local.scales[0] = np.nan
+    local.scales[0] = 0.0
 
 
 @jit
@@ -151,7 +145,7 @@ def report(state, parameters, stats):
 
 
 class PublishedCyclicalKAM(KameleonStep):
-    r"""Cyclical kernel adaptive Metropolis as in its paper, which is biased.
+    r"""Cyclical kernel adaptive Metropolis as in its paper, by Li, Zeng & Guo, which is biased.
 
     It is there for comparison: see docs/cyclical_kam.md. The Exploration of each cycle is made
     within the draw that follows, and not recorded, and adaptation never stops.
@@ -167,26 +161,16 @@ class PublishedCyclicalKAM(KameleonStep):
         L, the paper's T/M, in transitions; 1000 by default.
     beta : float, optional
         β, the share of a cycle that explores; 0.4 by default.
-    nu : float, optional
-        ν at the start of each cycle, :math:`2 \cdot 2.38/\sqrt d` by default.
     gamma : float or pk.samplers.Decay, optional
         γ_t over the Exploration of each cycle. The paper does not give it; with
         ``pk.samplers.Decay(20, 10, 0.5)``, the default, chains change modes most often.
-    learning_rate : float or pk.samplers.Decay, optional
-        η_t of log ν over each Exploration, ``pk.samplers.Decay(1, 1, 0.75)`` by default, which is
-        :math:`(1+t)^{-\varepsilon}` with the paper's ε = 0.75.
-    redraw_decay : float, optional
-        a of the probability :math:`(1+t)^{-a}` that z is redrawn; 0.2 by default.
     {common parameters}
 
     Notes
     -----
-    The statistic ``scaling`` is ν_t at the end of the draw, ``nu_exploration`` is ν_exp.
-    Nothing is derived from the position: Sampling needs x alone, and Exploration begins anew.
-
-    References
-    ----------
-    Li, Zeng & Guo. Cyclical kernel adaptive Metropolis.
+    ν is :math:`2 \cdot 2.38/\sqrt d` at the start of each cycle. The statistic ``scaling`` is ν_t
+    at the end of the draw, ``nu_exploration`` is ν_exp. Nothing is derived from the position:
+    Sampling needs x alone, and Exploration begins anew.
 
     Examples
     --------
@@ -206,22 +190,15 @@ class PublishedCyclicalKAM(KameleonStep):
         n_subsample=50,
         cycle_length=1000,
         beta=0.4,
-        nu=None,
         gamma=None,
-        learning_rate=None,
-        redraw_decay=0.2,
         **common,
     ):
         kernel = Matern(4, 2.0) if kernel is None else kernel
         gamma = Decay(20.0, 10.0, 0.5) if gamma is None else gamma
-        learning_rate = Decay(1.0, 1.0, 0.75) if learning_rate is None else learning_rate
-        self.settings = checked_kernel_options(kernel, n_subsample, gamma, False, None) | {
-            "nu": None if nu is None else checked_number("nu", nu, 0, np.inf),
-            "learning_rate": checked_schedule("learning_rate", learning_rate),
-            "redraw_decay": checked_redraw_decay(redraw_decay),
-            **checked_cycle(cycle_length, beta),
-        }
-        if bandwidth_rule(kernel) != FIXED:
+        self.settings = checked_kernel_options(kernel, n_subsample, whiten=False)
+        self.settings |= checked_cycle(cycle_length, beta)
+        self.settings |= {"gamma": checked_schedule("gamma", gamma)}
+        if kernel.bandwidth == "median":
             raise ValueError(
                 f"PublishedCyclicalKAM needs a kernel whose bandwidth is a number, not {kernel}."
             )
@@ -233,22 +210,18 @@ class PublishedCyclicalKAM(KameleonStep):
         d, settings = scales.size, self.settings
         n = settings["n_exploration"]
         sizes = {"d": d, "d + 1": d + 1, "m": settings["n_subsample"], "n": n}
-        nu = settings["nu"] or 2 * best_scale(d)
         shape = allocate(Shape, sizes, factor=np.eye(d))
         kernel = settings["kernel"].compiled()
         parameters = allocate(
             Parameters,
             sizes,
             subsample=allocate(Subsample, sizes, shape=shape, kernel=kernel),
-            initial_nu=nu,
             target_accept=self.target_accept,
             n_exploration=n,
-            **{k: settings[k] for k in ("gamma", "learning_rate", "redraw_decay")},
-            **{k: settings[k] for k in ("beta", "cycle_length")},
+            **{name: settings[name] for name in ("gamma", "beta", "cycle_length")},
         )
-        local = allocate(kam.Local, sizes, scales=np.nan)
-        state = allocate(State, sizes, local=local, nu=nu)
-        return state, parameters, allocate(Tuning, sizes, n=n_tune), allocate(Work, sizes)
+        tuning = allocate(Tuning, sizes, n=n_tune)
+        return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
 
     def _learned(self):
         nu = Quantity((), self.state.nu[1], "Scale ν at the end of the last Exploration.")
@@ -256,9 +229,3 @@ class PublishedCyclicalKAM(KameleonStep):
 
     def _needed_tuning(self):
         return 0
-
-    def _findings(self):
-        length = self.settings["cycle_length"]
-        if self.monitor.draws * self.steps_per_draw >= length - self.settings["n_exploration"]:
-            return []
-        return [finding("short_of_a_cycle", length=length)]

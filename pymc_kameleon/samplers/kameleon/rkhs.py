@@ -12,9 +12,6 @@ from pymc_kameleon.core.jit import fast_jit, jit
 GAUSSIAN, MATERN, LINEAR = range(3)
 """Families of kernels."""
 
-FIXED, MEDIAN, KNN = range(3)
-"""How a bandwidth is chosen."""
-
 
 class Kernel(NamedTuple):
     """A kernel as compiled code takes it.
@@ -26,7 +23,7 @@ class Kernel(NamedTuple):
     * Matérn, M_v(u) with M_a(u) = 2^{1−a}/Γ(a) u^a K_a(u), 0 from √u = `reach` on;
     * linear, xᵀz.
 
-    The table (n + 1, 4) has M_{v−1}, M_v and their derivatives by √u, evenly spaced in √u.
+    The table (n + 1, 2) has M_{v−1} and its derivative by √u, evenly spaced in √u.
     """
 
     family: int
@@ -37,8 +34,8 @@ class Kernel(NamedTuple):
 
 
 @fast_jit
-def interpolate(kernel, r2, n, column):
-    """Turn squared distances r² into the table's function in `column`, by cubic interpolation."""
+def interpolate(kernel, r2, n):
+    """Turn squared distances r² into M_{v−1}(u), by cubic interpolation in the table."""
     size = kernel.table.shape[0] - 1
     unit = kernel.reach / size
     stretch = np.sqrt(2.0 * kernel.order) / kernel.bandwidth[0]
@@ -51,8 +48,8 @@ def interpolate(kernel, r2, n, column):
         t = position - k
         left, right = kernel.table[k], kernel.table[k + 1]
         s = 1.0 - t
-        r2[i] = s * s * ((1.0 + 2.0 * t) * left[column] + t * unit * left[column + 1])
-        r2[i] += t * t * ((3.0 - 2.0 * t) * right[column] + (t - 1.0) * unit * right[column + 1])
+        r2[i] = s * s * ((1.0 + 2.0 * t) * left[0] + t * unit * left[1])
+        r2[i] += t * t * ((3.0 - 2.0 * t) * right[0] + (t - 1.0) * unit * right[1])
 
 
 @fast_jit
@@ -67,7 +64,7 @@ def gradient_weights(kernel, r2, n):
         for i in range(n):
             r2[i] = 2.0 * precision * np.exp(-0.5 * precision * r2[i])
     elif kernel.family == MATERN:
-        interpolate(kernel, r2, n, 0)
+        interpolate(kernel, r2, n)
         for i in range(n):
             r2[i] *= 2.0 * precision * kernel.order / (kernel.order - 1.0)
     else:
@@ -114,29 +111,17 @@ def kernel_covariance(kernel, z, m, x, covariance, v):
 
 
 @jit(fast=True, allocates=True)
-def centred_gram(kernel, z, m):
-    """Return HKH (m, m), with K the kernel's values at the first m columns of z."""
-    d = z.shape[0]
-    gram = np.empty((m, m))
-    x = np.empty(d)
+def centred_gram(bandwidth, z, m):
+    """Return HKH (m, m), with K a Gaussian kernel's values at the first m columns of z."""
+    gram, x = np.empty((m, m)), np.empty(z.shape[0])
+    precision = 1.0 / (bandwidth * bandwidth)
     for j in range(m):
         row = gram[j]
-        for k in range(d):
+        for k in range(x.size):
             x[k] = z[k, j]
-        if kernel.family == LINEAR:  # about the first point, so that no digits are lost
-            for i in range(m):
-                row[i] = 0.0
-            for k in range(d):
-                for i in range(m):
-                    row[i] += (z[k, i] - z[k, 0]) * (x[k] - z[k, 0])
-        else:
-            squared_distances(z, m, x, row)
-            if kernel.family == GAUSSIAN:
-                precision = 1.0 / (kernel.bandwidth[0] * kernel.bandwidth[0])
-                for i in range(m):
-                    row[i] = np.exp(-0.5 * precision * row[i])
-            else:
-                interpolate(kernel, row, m, 2)
+        squared_distances(z, m, x, row)
+        for i in range(m):
+            row[i] = np.exp(-0.5 * precision * row[i])
     means = np.zeros(m)
     for j in range(m):
         for i in range(m):
@@ -164,48 +149,4 @@ def median_distance(z, m, n_pairs):
             if s > 0.0:
                 distances[n] = np.sqrt(s)
                 n += 1
-    return median(distances[:n]) if n > 0 else 0.0
-
-
-@jit
-def median(values):
-    """Median; the array is reordered."""
-    n = values.size
-    return 0.5 * (smallest(values, (n - 1) // 2) + smallest(values, n // 2))
-
-
-@jit
-def smallest(values, k):
-    """Return the smallest number but k, by Hoare's selection in place: quick to compile."""
-    low, high = 0, values.size - 1
-    while low < high:
-        pivot, i, j = values[(low + high) // 2], low, high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while pivot < values[j]:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if k <= j:
-            high = j
-        elif k >= i:
-            low = i
-        else:
-            break
-    return values[k]
-
-
-@jit(allocates=True)
-def neighbour_distance(z, m, k, n_centres):
-    """Median distance to the k-th neighbour, from the first `n_centres` of m distinct columns."""
-    n = min(m, n_centres)
-    found, r2, x = np.empty(n), np.empty(m), np.empty(z.shape[0])
-    for i in range(n):
-        for j in range(x.size):
-            x[j] = z[j, i]
-        squared_distances(z, m, x, r2)
-        found[i] = np.sqrt(smallest(r2, k))
-    return median(found)
+    return np.median(distances[:n]) if n > 0 else 0.0

@@ -17,10 +17,8 @@ from pymc_kameleon.core.jit import jit, python_or_jit
 from pymc_kameleon.core.linalg import copy, copy_matrix, solve_lower
 from pymc_kameleon.core.moments import learn_moments
 from pymc_kameleon.core.scaling import OPTIMAL_SCALE, best_scale, gain, settle_scale, tune_scale
-from pymc_kameleon.core.schedules import UNSET, Decay, decayed
 from pymc_kameleon.core.shape import Shape, ShapeTuning, learn_shape
-from pymc_kameleon.samplers.kameleon import rkhs
-from pymc_kameleon.samplers.kameleon.kernels import bandwidth_rule
+from pymc_kameleon.samplers.kameleon.rkhs import Kernel, median_distance
 
 N_PAIRS = 2000
 """Pairs of points from which a median distance is estimated, to some 2 %."""
@@ -37,7 +35,7 @@ class Subsample(NamedTuple):
     shape: Shape  # γ and C; without a z, those of a random walk
     z: floats("d", "m")  # in its first m columns, in random order
     m: integers(1)  # 0 until the chain has a past to learn from
-    kernel: rkhs.Kernel  # its bandwidth is NaN until there is a z, unless it was given
+    kernel: Kernel  # its bandwidth is NaN until there is a z, unless it was given
 
 
 class SubsampleTuning(NamedTuple):
@@ -48,10 +46,9 @@ class SubsampleTuning(NamedTuple):
     first: integers(1)  # transition in which z was drawn for the first time
     shape: ShapeTuning
     history: History
-    gamma: Decay  # as given by the user, or UNSET
+    gamma: float  # as given by the user, or NaN
     exploration: float  # γ as a share of the random walk's best scale
-    bandwidth_rule: int
-    bandwidth_share: float  # of the median distance
+    bandwidth_share: float  # of the median distance; 0 if the bandwidth was given
     whiten: bool
 
     @classmethod
@@ -69,10 +66,9 @@ class SubsampleTuning(NamedTuple):
             n_learning=n_tune - n_tune * 3 // 20,
             shape=shape_tuning,
             history=History.empty(max(2000, 8 * m), d),
-            gamma=settings["gamma"] or UNSET,
+            gamma=settings["gamma"] or np.nan,
             exploration=exploration,
-            bandwidth_rule=bandwidth_rule(kernel),
-            bandwidth_share=bandwidth_share,
+            bandwidth_share=bandwidth_share if kernel.bandwidth == "median" else 0.0,
             whiten=whiten,
         )
 
@@ -103,15 +99,6 @@ def settling(tuning):
     return (tuning.past.n_learning + tuning.n) // 2
 
 
-@jit
-def follow_gamma(subsample, tuning):
-    """Set γ to the user's, once there is a z."""
-    past = tuning.past
-    if subsample.m[0] > 0 and past.gamma.start > 0.0:
-        gamma = decayed(past.gamma, tuning.t[0] - past.first[0])
-        subsample.shape.log_scale[0] = np.log(gamma)
-
-
 @jit(allocates=True)
 def draw(subsample, tuning, u, rng):
     """Draw z from the newest half of the past, with C, bandwidth and γ; return s, 0 without z."""
@@ -136,14 +123,13 @@ def draw(subsample, tuning, u, rng):
         copy(u, z[:, i])
     subsample.m[0] = m
 
-    distance = rkhs.median_distance(z, m, N_PAIRS)
-    if past.bandwidth_rule == rkhs.MEDIAN:
+    distance = median_distance(z, m, N_PAIRS)
+    if past.bandwidth_share > 0.0:
         subsample.kernel.bandwidth[0] = past.bandwidth_share * distance
-    elif past.bandwidth_rule == rkhs.KNN:
-        nearest = rkhs.neighbour_distance(z, m, n_neighbours(m, d), N_CENTRES)
-        subsample.kernel.bandwidth[0] = nearest / np.sqrt(2.0)
     s = distance / np.sqrt(2.0 * d)
     guess_gamma(subsample, past.exploration, s)
+    if past.gamma > 0.0:
+        subsample.shape.log_scale[0] = np.log(past.gamma)
     return s
 
 
@@ -158,9 +144,3 @@ def guess_gamma(subsample, exploration, s):
 def least_points(d):
     """Return how many distinct points it takes to draw z."""
     return 2 * d + 2
-
-
-@python_or_jit
-def n_neighbours(m, d):
-    """Return the number of the neighbour whose distance sets the bandwidth: a quarter of z."""
-    return min(m - 1, max(2 * d + 2, m // 4))

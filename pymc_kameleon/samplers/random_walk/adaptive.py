@@ -8,23 +8,69 @@ Symbols: x the position (d,), y the proposal, ξ ~ N(0, I), λ the scale and Σ 
 target, t the transition, n the number of tuning transitions.
 """
 
+from typing import NamedTuple
+
+from pymc_kameleon.core.arrays import allocate, integers
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy_matrix
 from pymc_kameleon.core.moments import (
     learning_rate,
     renew_moments,
-    update_factor_to_first_order,
     update_from_both,
     update_mean_and_factor,
 )
-from pymc_kameleon.core.scaling import settle_scale
-from pymc_kameleon.core.shape import learn_shape, set_to_best, tune_scale_of
+from pymc_kameleon.core.scaling import best_scale, settle_scale
+from pymc_kameleon.core.schedules import UNSET
+from pymc_kameleon.core.shape import ShapeTuning, learn_shape, set_to_best, tune_scale_of
 from pymc_kameleon.samplers.learned_shape import LearnedShape
 from pymc_kameleon.samplers.one_scale import report_scale, tuned_scale
-from pymc_kameleon.samplers.random_walk.walk import allocate_walk, transition
+from pymc_kameleon.samplers.random_walk.rwm import State, Work, transition
 from pymc_kameleon.step.learned import learned_walk, proposal_of_walk
-from pymc_kameleon.step.options import checked_choice, checked_scaling_bounds, checked_schedule
+from pymc_kameleon.step.options import checked_scaling_bounds, checked_schedule
+
+
+class Tuning(NamedTuple):
+    """What tuning remembers: t of n, μ and Σ."""
+
+    t: integers(1)
+    n: int
+    shape: ShapeTuning
+
+
+class AdaptiveWalk(LearnedShape):
+    """What AM, RBAM and GAM share."""
+
+    proposal = staticmethod(proposal_of_walk)
+    _learned = learned_walk
+
+    def __init__(self, vars=None, *, learning_rate=None, **common):
+        self.settings = {**self.settings, "learning_rate": checked_rate(learning_rate)}
+        super().__init__(vars, **common)
+
+    def _allocate(self, scales, n_tune):
+        sizes, settings = {"d": scales.size}, self.settings
+        shape, shape_tuning = ShapeTuning.start(
+            scales,
+            n_tune,
+            self.target_accept,
+            best_scale(scales.size),
+            settings.get("scaling_bounds"),
+            settings["learning_rate"] or UNSET,
+        )
+        tuning = allocate(Tuning, sizes, n=n_tune, shape=shape_tuning)
+        return allocate(State, sizes), shape, tuning, allocate(Work, sizes)
+
+
+def checked_rate(rate):
+    """Return a learning rate as a Decay, or None; raise a ValueError unless it is below 1."""
+    if rate is None:
+        return None
+    schedule = checked_schedule("learning_rate", rate)
+    if schedule.start > 1 or schedule == (1, schedule.delay, 0):
+        raise ValueError(f"learning_rate must be below 1, or start from 1, not {rate!r}.")
+    return schedule
+
 
 # ---- AM: λ = 2.38²/d ----------------------------------------------------------------------------
 
@@ -34,9 +80,7 @@ def am_adapt(state, parameters, tuning, work, accept_prob, rng):
     """Learn Σ from the state after the move [AT, algorithm 2]; before it is seeded, this is RWM."""
     t, moments = tuning.t[0], tuning.shape.moments
     eta = tune_then_fix(parameters, tuning.shape, state.x, accept_prob, t)
-    if eta > 0.0 and tuning.on_factor:
-        update_factor_to_first_order(moments.mean, moments.factor, state.x, eta, work.v)
-    elif eta > 0.0:
+    if eta > 0.0:
         update_mean_and_factor(moments.mean, moments.factor, state.x, eta, work.v)
     copy_matrix(moments.factor, parameters.factor)
     tuning.t[0] = t + 1
@@ -57,7 +101,7 @@ def tune_then_fix(parameters, tuning, x, accept_prob, t):
     return eta
 
 
-class AM(LearnedShape):
+class AM(AdaptiveWalk):
     r"""Adaptive Metropolis: a random walk with the posterior's own covariance, its scale fixed.
 
     .. math:: y \sim N(x, \lambda\Sigma), \qquad \lambda = 2.38^2/d
@@ -66,9 +110,6 @@ class AM(LearnedShape):
 
     Parameters
     ----------
-    update : {"rank_one", "cholesky"}, optional
-        How the factor L of Σ learns. "rank_one" (default) follows Σ exactly. "cholesky" is [GAD]'s
-        recursion on L, which does so to first order in η only; it is there for comparison.
     learning_rate : float or pk.samplers.Decay, optional
         η at transition t. By default 1/max(16 d, 2t/3), a memory of two thirds of the past, with
         which μ and Σ are also seeded afresh at doubling times. With a rate of your own they are
@@ -81,12 +122,6 @@ class AM(LearnedShape):
     as it is seeded afresh, λ is tuned as in :class:`.GAM`, to ``target_accept``; with a learning
     rate of your own only until Σ is seeded.
 
-    References
-    ----------
-    Haario, Saksman & Tamminen (2001). An adaptive Metropolis algorithm. Bernoulli 7.
-    Titsias & Dellaportas (2019). Gradient-based adaptive Markov chain Monte Carlo. NeurIPS,
-    appendix B, here [GAD].
-
     Examples
     --------
     >>> with model:
@@ -95,14 +130,6 @@ class AM(LearnedShape):
 
     name = "am"
     algorithm = Algorithm(transition, am_adapt, nothing_derived, report_scale)
-    _allocate = allocate_walk
-    proposal = staticmethod(proposal_of_walk)
-    _learned = learned_walk
-
-    def __init__(self, vars=None, *, update="rank_one", learning_rate=None, **common):
-        checked_choice("update", update, ("rank_one", "cholesky"))
-        self.settings = {"update": update, "learning_rate": checked_rate(learning_rate)}
-        super().__init__(vars, **common)
 
 
 # ---- RBAM: AM, Rao-Blackwellised ----------------------------------------------------------------
@@ -119,7 +146,7 @@ def rbam_adapt(state, parameters, tuning, work, accept_prob, rng):
     tuning.t[0] = t + 1
 
 
-class RBAM(LearnedShape):
+class RBAM(AdaptiveWalk):
     r"""Rao-Blackwellised adaptive Metropolis: AM that also learns from rejected proposals.
 
     .. math:: y \sim N(x, \lambda\Sigma), \qquad \lambda = 2.38^2/d
@@ -143,13 +170,6 @@ class RBAM(LearnedShape):
 
     name = "rbam"
     algorithm = Algorithm(transition, rbam_adapt, nothing_derived, report_scale)
-    _allocate = allocate_walk
-    proposal = staticmethod(proposal_of_walk)
-    _learned = learned_walk
-
-    def __init__(self, vars=None, *, learning_rate=None, **common):
-        self.settings = {"learning_rate": checked_rate(learning_rate)}
-        super().__init__(vars, **common)
 
 
 # ---- GAM: λ tuned -------------------------------------------------------------------------------
@@ -164,7 +184,7 @@ def gam_adapt(state, parameters, tuning, work, accept_prob, rng):
     tuning.t[0] = t + 1
 
 
-class GAM(LearnedShape):
+class GAM(AdaptiveWalk):
     r"""Global adaptive Metropolis: a random walk with the posterior's own covariance, scale tuned.
 
     .. math:: y = x + \sqrt{\lambda}\, L \xi, \qquad \xi \sim N(0, I), \quad LL^\top = \Sigma
@@ -197,26 +217,10 @@ class GAM(LearnedShape):
 
     name = "gam"
     algorithm = Algorithm(transition, gam_adapt, nothing_derived, report_scale)
-    _allocate = allocate_walk
-    proposal = staticmethod(proposal_of_walk)
-    _learned = learned_walk
 
     def __init__(self, vars=None, *, learning_rate=None, scaling_bounds=None, **common):
-        self.settings = {
-            "learning_rate": checked_rate(learning_rate),
-            "scaling_bounds": checked_scaling_bounds(scaling_bounds),
-        }
-        super().__init__(vars, **common)
+        self.settings = {"scaling_bounds": checked_scaling_bounds(scaling_bounds)}
+        super().__init__(vars, learning_rate=learning_rate, **common)
 
     def _tuned_scales(self):
         return tuned_scale(self.parameters, self.tuning.shape)
-
-
-def checked_rate(rate):
-    """Return a learning rate as a Decay, or None; raise a ValueError unless it is below 1."""
-    if rate is None:
-        return None
-    schedule = checked_schedule("learning_rate", rate)
-    if schedule.start > 1 or schedule == (1, schedule.delay, 0):
-        raise ValueError(f"learning_rate must be below 1, or start from 1, not {rate!r}.")
-    return schedule

@@ -1,4 +1,4 @@
-"""RWM: a random walk with one scale.
+"""RWM, a random walk with one scale; and the walk with a shape, too, that many samplers make.
 
 Source: Gelman, Roberts & Gilks (1996) for the scale 2.38/√d. Symbols: those of adaptive.py, and ν
 the scale.
@@ -11,12 +11,50 @@ import numpy as np
 from pymc_kameleon.core.arrays import allocate, floats
 from pymc_kameleon.core.chain import Algorithm, nothing_derived
 from pymc_kameleon.core.jit import jit
-from pymc_kameleon.core.metropolis import accept
+from pymc_kameleon.core.linalg import copy
+from pymc_kameleon.core.metropolis import accept, normal_step
 from pymc_kameleon.core.scaling import best_scale
 from pymc_kameleon.core.target import log_density
 from pymc_kameleon.samplers.one_scale import OneScale, report_scale, tune_one_scale
-from pymc_kameleon.samplers.random_walk.walk import State, Work
 from pymc_kameleon.step.learned import scale_of
+from pymc_kameleon.step.options import checked_bool, checked_number
+
+
+class State(NamedTuple):
+    """What the next transition needs: the position and its log-density."""
+
+    x: floats("d")
+    logp: floats(1)
+
+
+class Work(NamedTuple):
+    """Scratch, and what adaptation wants to know of the last transition."""
+
+    x: floats("d")  # before the move
+    xi: floats("d")
+    step: floats("d")  # √λ L ξ
+    y: floats("d")
+    v: floats("d")
+
+
+@jit
+def transition(target, state, parameters, work, rng):
+    """Propose x + √λ L ξ."""
+    copy(state.x, work.x)
+    scale = np.exp(parameters.log_scale[0])
+    return walk(target, state, scale, parameters.factor, work, rng)
+
+
+@jit
+def walk(target, state, scale, factor, work, rng):
+    """Make a step of a random walk, x + scale · factor ξ."""
+    normal_step(scale, factor, work.xi, work.step, rng)
+    for i in range(state.x.size):
+        work.y[i] = state.x[i] + work.step[i]
+    return accept(target, state, work.y, log_density(target, work.y), 0.0, rng)
+
+
+# ---- RWM: L = I ---------------------------------------------------------------------------------
 
 
 class RWMParameters(NamedTuple):
@@ -48,8 +86,6 @@ class RWM(OneScale):
         ν at first, which is then tuned; by default 2.38/√d.
     tune_scaling : bool, optional
         False keeps ν fixed.
-    scaling_bounds : (float, float), optional
-        Least and largest ν; by default within a factor of 1e6 of where it starts.
     {common parameters}
 
     Notes
@@ -66,11 +102,26 @@ class RWM(OneScale):
     name = "rwm"
     algorithm = Algorithm(rwm_transition, tune_one_scale, nothing_derived, report_scale)
 
+    def __init__(self, vars=None, *, scaling=None, tune_scaling=True, **common):
+        if scaling is not None:
+            scaling = checked_number("scaling", scaling, 0, np.inf)
+        tune_scaling = checked_bool("tune_scaling", tune_scaling)
+        self.settings = {"scaling": scaling, "tune_scaling": tune_scaling}
+        super().__init__(vars, **common)
+
     def _allocate(self, scales, n_tune):
         sizes = {"d": scales.size}
-        log_scale, tuning = self._start(best_scale(scales.size), n_tune)
+        scale = self.settings["scaling"] or best_scale(scales.size)
+        bounds = None if self.settings["tune_scaling"] else np.log([scale, scale])
+        log_scale, tuning = self._start(scale, n_tune, bounds)
         parameters = RWMParameters(log_scale)
         return allocate(State, sizes), parameters, tuning, allocate(Work, sizes)
+
+    def _needed_tuning(self):
+        return super()._needed_tuning() if self.settings["tune_scaling"] else 0
+
+    def _tuned_scales(self):
+        return super()._tuned_scales() if self.settings["tune_scaling"] else []
 
     def _learned(self):
         return {"scaling": scale_of(self.parameters, "Standard deviation ν of the proposal.")}

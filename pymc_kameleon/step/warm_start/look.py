@@ -11,7 +11,6 @@ y = x + Lu.
 
 import math
 from contextlib import suppress
-from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -19,13 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.approximation.drops import NEAR, NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import lower_of
-from pymc_kameleon.approximation.modes import (
-    NEGLIGIBLE_MASS,
-    Mode,
-    OtherMode,
-    felt_beside,
-    most_felt,
-)
+from pymc_kameleon.approximation.modes import NEGLIGIBLE_MASS, Mode, felt_beside
 from pymc_kameleon.approximation.search import spread_of
 from pymc_kameleon.approximation.searches import SHARES, Searches
 from pymc_kameleon.step.warm_start.approach import WARM_START_BUDGET
@@ -62,16 +55,6 @@ standard deviations, or else twice as far as draws of the prior: in the neck of 
 on for ever."""
 
 
-class Looked(NamedTuple):
-    """What a look has found."""
-
-    modes: list  # Modes that have mass
-    starts: list  # the WarmStart of each, None of that for `home`
-    searches: Searches  # that for `home`, and climbs
-    other: OtherMode | None  # the one that is felt most, of those without mass, too
-    of_prior: np.ndarray  # (2,), draws of the prior that were evaluated, and that are impossible
-
-
 def least_for_look(d):
     """Return how many evaluations a chain makes if it looks: at first they pay for a climb."""
     return math.ceil((N_STARTS + SHORTEST_CLIMB * (d + 2)) / SHARES[0])
@@ -85,27 +68,22 @@ def evaluations_of_look(n, d):
     return tuple(int(share * n) for share in SHARES)
 
 
-def look_for_modes(logp, home, first, most, rng, prior=None):
-    """Look for other modes than `home`; return what was Looked.
+class Look:
+    """A look for other modes than `home`.
 
     It takes the `first` evaluations, and `most` as long as more ends are expected. Of `prior` draws
     (n, d), about every second start is the next ones.
     """
-    look = Look(logp, home, first, most, rng, prior)
-    look.go()
-    return look.seen
 
-
-class Look:
-    """A look under way."""
-
-    def __init__(self, logp, home, first, most, rng, prior):
+    def __init__(self, logp, home, first, most, rng, prior=None):
         self.rng, self.later = rng, most - first
         self.search = Search(logp, home.mean, most - 1)
-        self.home, self.known, self.starts = home, [home], [None]
+        self.home, self.known = home, [home]
+        self.starts = [None]  # the WarmStart of each known mode, None of that for `home`
         self.n, self.is_any_low = 1, False
         self.farthest = FARTHEST * np.linalg.norm(home.factor, axis=1)
-        self.unseen, self.of_prior = [], np.zeros(2, int)
+        self.unseen = []  # draws of the prior that are to be evaluated
+        self.of_prior = np.zeros(2, int)  # how many were, and of these how many are impossible
         if prior is not None:
             self.unseen, self.spread = list(rng.permutation(prior)), spread_of(prior)
             away = np.abs(prior - home.mean).max(axis=0)
@@ -121,8 +99,7 @@ class Look:
     @property
     def goes_on(self):
         """Whether evaluations that come first are left, or there are ends, and more expected."""
-        searches = self.seen.searches
-        at_first = self.search.left > self.later
+        searches, at_first = self.searches, self.search.left > self.later
         return at_first or (searches.n_ends > 1 and searches.expects_more)
 
     @property
@@ -132,13 +109,15 @@ class Look:
         return [k for k, mode in enumerate(self.known) if mode.mass > least]
 
     @property
-    def seen(self):
-        """What was Looked."""
-        high = self.high
-        is_any_low = self.is_any_low or len(high) < len(self.known)
-        searches = Searches(self.n, len(high) + is_any_low)
-        modes, starts = [self.known[k] for k in high], [self.starts[k] for k in high]
-        return Looked(modes, starts, searches, most_felt(self.known), self.of_prior)
+    def modes(self):
+        """The known modes that have mass."""
+        return [self.known[k] for k in self.high]
+
+    @property
+    def searches(self):
+        """The search for `home`, and the climbs."""
+        n_high = len(self.high)
+        return Searches(self.n, n_high + (self.is_any_low or n_high < len(self.known)))
 
     def climb(self):
         """Climb from a start, and learn what is there."""

@@ -6,7 +6,7 @@ import reference
 from scipy import linalg
 
 from pymc_kameleon.core.factor import diagonal_factor, is_diagonal, multiply, multiply_transposed
-from pymc_kameleon.samplers.gradient.fisher import learn_factor
+from pymc_kameleon.samplers.gradient.fisher_rule import learn_factor
 
 
 def rotation(d, seed=9):

@@ -38,7 +38,7 @@ def test_a_ray_leads_from_a_wide_mode_to_a_narrow_one(d):
     target = Mixture([0.8, 0.2], means, [2, 0.5])
     look = RayLook(target.log_density, [normal_mode(target, 0)], 1500 * d, np.random.default_rng(d))
     look.go()
-    modes = look.seen.modes
+    modes = look.modes
     assert len(modes) == 2
     np.testing.assert_allclose(modes[1].mean, means[1], atol=0.5)
     np.testing.assert_allclose(np.diag(modes[1].factor), np.sqrt(0.5), rtol=0.3)
@@ -56,7 +56,7 @@ def test_a_look_takes_no_more_evaluations_than_it_may():
     look = RayLook(log_density, [normal_mode(target, 0)], 500, np.random.default_rng(1))
     look.go()
     assert len(seen) == 500
-    assert len(look.seen.modes) == 1
+    assert len(look.modes) == 1
 
 
 def test_images_of_modes():

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import pdist, squareform
+from scipy.spatial.distance import pdist
 
 from pymc_kameleon.samplers.kameleon.kernels import Gaussian, Linear, Matern
 from pymc_kameleon.samplers.kameleon.rkhs import (
     centred_gram,
     kernel_covariance,
     median_distance,
-    neighbour_distance,
 )
 
 KERNELS = [Gaussian(), Matern(1.5), Matern(2), Matern(4), Matern(30), Linear()]
@@ -71,14 +70,10 @@ def test_far_away_there_is_nothing_to_learn(kernel, far):
 # ---- centred kernel matrix ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_centred_gram_far_from_the_origin(kernel):
-    """As for S, it does not matter to any kernel where the origin is."""
+def test_centred_gram_far_from_the_origin():
+    """As for S, it does not matter where the origin is."""
     points = np.round(np.random.default_rng(0).standard_normal((20, 2)) * 2**20) / 2**20
-    near, far = (
-        centred_gram(compiled(kernel, 1.5), with_spare_columns(points + shift), 20)
-        for shift in (0, 1e6)
-    )
+    near, far = (centred_gram(1.5, with_spare_columns(points + shift), 20) for shift in (0, 1e6))
     np.testing.assert_allclose(far, near, rtol=0, atol=1e-8)
 
 
@@ -115,29 +110,3 @@ def test_median_distance_from_some_pairs():
     ordered = points[np.argsort(points[:, 0])]
     biased = median_distance(with_spare_columns(ordered), 1000, 2000)
     assert biased != pytest.approx(exact, rel=0.05)
-
-
-# ---- distance to a neighbour ----------------------------------------------------------------
-
-
-def slow_neighbour_distance(points, k, n_centres):
-    """Sort all distances: the first is that of a point to itself."""
-    return np.median(np.sort(squareform(pdist(points)), axis=1)[:n_centres, k])
-
-
-@pytest.mark.parametrize(("d", "m"), [(1, 2), (1, 20), (3, 60), (8, 45)])
-@pytest.mark.parametrize("n_centres", [1, 50, 1000])
-def test_neighbour_distance(d, m, n_centres):
-    points = np.random.default_rng(m).standard_normal((m, d))
-    for k in {1, m // 4, m - 1} - {0}:
-        distance = neighbour_distance(with_spare_columns(points), m, k, n_centres)
-        assert distance == pytest.approx(slow_neighbour_distance(points, k, n_centres), rel=1e-12)
-
-
-def test_neighbour_distance_does_not_see_how_far_apart_modes_are():
-    """Half of the pairs are; the median distance is theirs."""
-    points = np.random.default_rng(0).standard_normal((100, 2))
-    apart = points + 1000 * (np.arange(100) % 2)[:, None]
-    near, far = (neighbour_distance(with_spare_columns(p), 100, 25, 50) for p in (points, apart))
-    assert near < far < 2 * near
-    assert median_distance(with_spare_columns(apart), 100, 5000) > 1000

@@ -11,7 +11,7 @@ from models import normal
 from runs import codes, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon.samplers.kameleon import way_back
+from pymc_kameleon.samplers.kameleon import kam
 
 
 @cache
@@ -58,7 +58,7 @@ def test_by_hand(arguments):
         / np.trace(learned.gamma**2 * np.eye(4) + learned.nu**2 * learned.kernel_covariance(u[i]))
         for i in outer
     ]
-    found = way_back.transitions_back(history, step.parameters.subsample, learned.gamma, learned.nu)
+    found = kam.transitions_back(history, step.parameters.subsample, learned.gamma, learned.nu)
     assert found == pytest.approx(np.mean(expected), rel=1e-9)
 
 
@@ -71,7 +71,7 @@ def test_it_is_told_where_a_run_makes_few_stays(monkeypatch):
         (81, 3239, True),
         (81, 3240, False),
     ]:
-        monkeypatch.setattr(way_back, "transitions_back", lambda *args, n=steps_back: float(n))
+        monkeypatch.setattr(kam, "transitions_back", lambda *args, n=steps_back: float(n))
         step.monitor.done = step.monitor.tune + draws
         found = step._findings()
         assert codes(found) == ["slow_tails"] * is_told
@@ -82,10 +82,10 @@ def test_it_is_told_where_a_run_makes_few_stays(monkeypatch):
 
 def test_there_may_be_no_way_back():
     """Of a plain random walk, and where a coordinate has never moved."""
-    assert way_back.slow_tails(None, tuned(tune=0).parameters.subsample, 1.0, 1.0) is None
+    assert kam.slow_tails(None, tuned(tune=0).parameters.subsample, 1.0, 1.0) is None
     step = tuned()
     step.parameters.subsample.shape.factor[2, :] = 0
-    assert way_back.slow_tails(step, step.parameters.subsample, 1e-9, 1e-9) is None
+    assert kam.slow_tails(step, step.parameters.subsample, 1e-9, 1e-9) is None
 
 
 @pytest.mark.slow

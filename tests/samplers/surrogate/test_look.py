@@ -9,8 +9,7 @@ from models import Counting, black_box
 from runs import assert_same, codes, messages, resume, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon.approximation.modes import Mode, felt_beside, shares_in
-from pymc_kameleon.approximation.searches import Searches
+from pymc_kameleon.approximation.modes import Mode, felt_beside, most_felt, shares_in
 from pymc_kameleon.samplers.surrogate import initial_search, modes
 from pymc_kameleon.step.warm_start import look
 from pymc_kameleon.step.warm_start.search import Search
@@ -105,11 +104,12 @@ def test_a_likelihood_that_raises_where_a_look_leads_does_not_end_the_run(monkey
             raise ZeroDivisionError("far away")
         return two_modes(x)
 
-    def looked_far_away(logp, *rest):
-        assert logp(np.full(2, 1e7)) == -np.inf
-        return look.Looked(rest[:1], [None], Searches(1, 1), None, np.array([9, 5]))
+    class FarAway(look.Look):
+        def go(self):
+            assert self.search.logp(np.full(2, 1e7)) == -np.inf
+            self.of_prior[:] = 9, 5
 
-    monkeypatch.setattr("pymc_kameleon.step.initial_search.look_for_modes", looked_far_away)
+    monkeypatch.setattr("pymc_kameleon.step.initial_search.Look", FarAway)
     step = pk.SurrogateMetropolis(model=black_box(Counting(raises)))
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         sample(step, **LONG)
@@ -151,7 +151,8 @@ def test_starts_from_the_prior_are_each_tried_once():
         return -0.5 * x @ x
 
     prior = 20 + np.random.default_rng(2).standard_normal((30, 2))
-    found = look.look_for_modes(logp, HOME, 400, 400, np.random.default_rng(1), prior)
+    found = look.Look(logp, HOME, 400, 400, np.random.default_rng(1), prior)
+    found.go()
     assert [seen.count(tuple(x)) for x in prior] == [1] * 30
     assert found.of_prior.tolist() == [30, 0]
 
@@ -163,7 +164,8 @@ def test_draws_of_the_prior_where_nothing_is_possible_are_counted():
     def logp(x):
         return -0.5 * x @ x if x[0] < 0.5 else -np.inf
 
-    found = look.look_for_modes(logp, HOME, 400, 400, np.random.default_rng(1), prior)
+    found = look.Look(logp, HOME, 400, 400, np.random.default_rng(1), prior)
+    found.go()
     assert found.of_prior.tolist() == [30, np.count_nonzero(prior[:, 0] >= 0.5)]
 
 
@@ -181,7 +183,9 @@ def looked(log_density, home=HOME, first=120, most=200, seed=1):
         return values[-1]
 
     rng = np.random.default_rng(seed)
-    return look.look_for_modes(logp, home, first, most, rng), len(values)
+    found = look.Look(logp, home, first, most, rng)
+    found.go()
+    return found, len(values)
 
 
 def test_of_a_new_mode_place_and_mass_are_learned():
@@ -231,7 +235,7 @@ def test_a_mode_of_little_mass_is_known_where_it_is_felt(far, is_felt):
 
     found = [looked(log_density, first=400, most=2000, seed=seed)[0] for seed in range(8)]
     assert all(one.modes == [HOME] for one in found)
-    others = [one.other for one in found if one.other is not None]
+    others = [other for one in found if (other := most_felt(one.known))]
     grows = [felt_beside(HOME, one.at, HOME.mass + np.log(one.mass)) for one in others]
     assert any(part > 0.1 for part in grows) == is_felt
     if is_felt:

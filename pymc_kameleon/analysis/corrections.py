@@ -53,8 +53,39 @@ class Correction(NamedTuple):
     is_anew: bool = False  # whether it needs them at other points than the draws
     # whether few evaluations tell its error, so that it has to agree with others
     is_approximate: bool = False
-    certificate: object = None  # of an approximation to the posterior that it rests on, or None
+    ess_share: float = None  # of an approximation that it rests on, as of `ess_share`
     draws: np.ndarray = None  # further points (n, d), distributed as the posterior, or None
+
+
+class Moves(NamedTuple):
+    """The moves by an approximation s to the posterior π of all chains, in their order."""
+
+    row: np.ndarray  # which chain made them
+    draw: np.ndarray  # for which of its draws
+    start: np.ndarray  # (n, d), where they began, unconstrained
+    end: np.ndarray  # (n, d), what they proposed
+    log_w: np.ndarray  # log π/s there
+    accept_prob: np.ndarray  # α
+    parameters: list = None  # those of each chain, as far as an inner chain on s needs them
+    stops: np.ndarray = None  # (n, R, d), of an inner chain; the end is one, drawn beforehand
+
+
+def correction_by(moves, chains, least, batches):
+    """Return the Correction by moves, if each of several chains has made so many at least."""
+    moved = moves.row[(moves.start != moves.end).any(axis=1)]
+    if chains < 2 or np.bincount(moved, minlength=chains).min() < least:
+        raise NotCorrected("there are too few chains, or moves by it")
+    return Correction(batches, is_anew=True, ess_share=ess_share(moves.log_w))
+
+
+def ess_share(log_w):
+    """Return how close s is to π at ends of moves, (Σw)²/(nΣw²) by log w (n,): 1 if they agree."""
+    log_w = np.where(np.isnan(log_w), -np.inf, log_w)
+    most = log_w.max()
+    if not np.isfinite(most):  # π is 0 at all of them, or s is at one where π is not
+        return 0.0
+    w = np.exp(log_w - most)
+    return float(w.sum() ** 2 / (len(w) * np.square(w).sum()))
 
 
 def best_of(corrections, f, findings):

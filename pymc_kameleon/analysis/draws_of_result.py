@@ -195,11 +195,11 @@ class _Named(UserDict):
         return super().__len__()
 
 
-def side_by_side(variables, n_kept=2):
-    """Return arrays by name side by side, float64 (chains, draws, q); `n_kept` dimensions stay."""
+def side_by_side(variables):
+    """Return arrays (chains, draws, ...) by name side by side, float64 (chains, draws, q)."""
     arrays = [np.asarray(values) for values in variables.values()]
-    flat = [values.reshape(*values.shape[:n_kept], -1) for values in arrays]
-    return np.concatenate(flat, axis=n_kept, dtype=np.float64)
+    flat = [values.reshape(*values.shape[:2], -1) for values in arrays]
+    return np.concatenate(flat, axis=2, dtype=np.float64)
 
 
 def not_finite(what, values):

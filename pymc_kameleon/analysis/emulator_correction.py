@@ -21,8 +21,7 @@ from pymc_kameleon.analysis.batches import (
     parts,
     widened_range,
 )
-from pymc_kameleon.analysis.corrections import NotCorrected
-from pymc_kameleon.analysis.moves import Moves, correction_by
+from pymc_kameleon.analysis.corrections import Moves, NotCorrected, correction_by
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 
 FAR = 1.75

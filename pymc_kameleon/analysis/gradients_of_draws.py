@@ -1,7 +1,6 @@
 """Gradients of the log-density at the draws of any result, kept in its group ``gradients``."""
 
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,7 +8,6 @@ import pymc as pm
 import xarray as xr
 from arviz_stats.base import array_stats
 from pytensor.graph.traversal import graph_inputs
-from rich.progress import track
 
 from pymc_kameleon.analysis.batches import LEAST_DRAWS
 from pymc_kameleon.analysis.corrections import Correction, NotCorrected
@@ -37,17 +35,11 @@ from pymc_kameleon.result.steps import restrictions
 from pymc_kameleon.step.groups import GRADIENTS, STATE_GROUP
 from pymc_kameleon.step.messages import say_if_compiling
 
-PART, SECONDS_TO_SHOW = 200, 3.0
-"""Points that are evaluated at a time, and from how many seconds on a bar shows how far it is."""
+PART = 200
+"""Points that are evaluated at a time."""
 
 LEAST_P = 1e-5
 """Probability of the means of controls below which these are not used."""
-
-BAMBI = (
-    "Bambi changes draws, unless it is told center_predictors=False in bmb.Model, and "
-    "omit_offsets=False in fit"
-)
-"""Why draws of a Bambi model may not be those of its PyMC model."""
 
 
 def by_gradients(result):
@@ -145,7 +137,7 @@ def _kept_of(dt, posterior):
 def _evaluated(dt, posterior, model):
     """Return a Dataset of positions and gradients at all draws."""
     if lacking := variables_lacking(posterior, model):
-        raise NotCorrected(f"the draws lack {some(lacking)} of the model{_hint(posterior)}")
+        raise NotCorrected(f"the draws lack {some(lacking)} of the model")
     if model.discrete_value_vars:
         raise NotCorrected(f"{model.discrete_value_vars} are discrete")
     logp = model.logp()
@@ -169,7 +161,7 @@ def _evaluated(dt, posterior, model):
     logp, gradients = density(flat)
     if not (np.isfinite(logp).all() and np.isfinite(gradients).all()):
         raise NotCorrected("the log-density of the model, or its gradient, is not finite at a draw")
-    _check_it_is_the_model(dt, posterior, logp.reshape(x.shape[:2]))
+    _check_it_is_the_model(dt, logp.reshape(x.shape[:2]))
     dims = "chain", "draw", "coordinate"
     return xr.Dataset(
         {
@@ -196,12 +188,6 @@ def check_kept(tree, step):
     )
 
 
-def _hint(posterior):
-    """Return what may help, where that is known, in brackets."""
-    is_of_bambi = posterior.attrs.get("modeling_interface") == "bambi"
-    return f" ({BAMBI})" if is_of_bambi else ""
-
-
 def _check_data(dt, model, logp):
     """Compare the data that log π depends on with those that the result has kept."""
     used = {var.name for var in graph_inputs([logp])}
@@ -215,7 +201,7 @@ def _check_data(dt, model, logp):
                 raise NotCorrected(f"{name} has changed since the draws were made")
 
 
-def _check_it_is_the_model(dt, posterior, logp):
+def _check_it_is_the_model(dt, logp):
     """Compare log π (chains, draws) with what the sampler has kept of it, up to a constant."""
     stats = statistics_in(dt)
     kept = next((stats[name] for name in ("lp", "logp") if name in stats), None)
@@ -228,7 +214,7 @@ def _check_it_is_the_model(dt, posterior, logp):
     if off > REPEATABLE * (1 + np.abs(logp).max()):
         raise NotCorrected(
             "the model gives another log-density at the draws than the sampler has kept: it, or "
-            f"its data, may have been changed{_hint(posterior)}"
+            "its data, may have been changed"
         )
 
 
@@ -252,15 +238,7 @@ class Density:
                     logp[i] = density(points[i])
                     gradients[i] = density.gradient
 
-        evaluated(slice(1))
-        start = time.perf_counter()
-        evaluated(slice(1))
-        seconds = (time.perf_counter() - start) * len(points) / n_threads
         parts = [slice(i, i + PART) for i in range(0, len(points), PART)]
         with ThreadPoolExecutor(n_threads) as pool:
-            done, is_long = pool.map(evaluated, parts), seconds > SECONDS_TO_SHOW
-            for _ in track(
-                done, "Gradients at draws", len(parts), transient=True, disable=not is_long
-            ):
-                pass
+            list(pool.map(evaluated, parts))
         return logp, gradients

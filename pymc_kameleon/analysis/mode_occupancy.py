@@ -9,7 +9,7 @@ import xarray as xr
 from arviz_base import convert_to_dataset
 
 from pymc_kameleon.analysis.draws_of_result import side_by_side
-from pymc_kameleon.analysis.modes_of_draws import find_modes, local_scale, modes_of_draws
+from pymc_kameleon.analysis.modes_of_draws import find_modes
 from pymc_kameleon.analysis.trust import FEW_EVENTS
 from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.findings.words import chains_named, grouped
@@ -18,7 +18,7 @@ from pymc_kameleon.result.opening import opened
 SAMPLE_DIMS = ("chain", "draw")  # the dimensions of draws
 
 
-def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
+def mode_occupancy(dt, *, var_names=None):
     """Tell which modes the chains have visited, how often they jumped, and what that is worth.
 
     The modes are found from the draws alone, of any sampler: groups of draws with a gap between
@@ -32,12 +32,6 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
     var_names : str or list of str, optional
         Variables to go by, for example the parameters where there are many deterministics. By
         default all of real numbers.
-    centers : dict or Dataset, optional
-        A point in each mode, if they are known: variable -> array (modes, ...). Only these
-        variables are looked at, and each draw belongs to the nearest. The `centers` of another
-        result will do.
-    group : str, optional
-        The group of `dt` to look at, ``"posterior"`` by default.
 
     Returns
     -------
@@ -47,7 +41,7 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
     Raises
     ------
     ValueError
-        If there are no draws, or no variable to go by, or `centers` does not fit the draws.
+        If there are no draws, or no variable to go by.
 
     Examples
     --------
@@ -56,23 +50,15 @@ def mode_occupancy(dt, *, var_names=None, centers=None, group="posterior"):
     >>> occupancy = pk.mode_occupancy(dt)
     >>> weights = occupancy.dataset["weight"]
     """
-    posterior = convert_to_dataset(opened(dt), group=group)
+    posterior = convert_to_dataset(opened(dt), group="posterior")
     if not all(posterior.sizes.get(dim, 1) for dim in SAMPLE_DIMS):
         raise ValueError("The result has no draws after tuning: go on with pk.resume(dt).")
-    if centers is None:
-        posterior = _chosen(posterior, var_names)
-        modes = find_modes(_matrix(posterior)[0])
-    elif var_names is None:
-        posterior, centers = _placed(posterior, centers)
-        modes = _nearest(posterior, centers)
-    else:
-        raise ValueError("centers says which variables to look at: do not pass var_names.")
+    posterior = _chosen(posterior, var_names)
+    modes = find_modes(_matrix(posterior))
     coords = {dim: posterior[dim] for dim in SAMPLE_DIMS}
     mode = xr.DataArray(modes, coords, SAMPLE_DIMS, name="mode_of_draw")
-    if centers is None:
-        each = [posterior.where(mode == k).mean(SAMPLE_DIMS) for k in range(modes.max() + 1)]
-        centers = xr.concat(each, "mode")
-    return ModeOccupancy(_counted(mode, centers.sizes["mode"]), centers)
+    each = [posterior.where(mode == k).mean(SAMPLE_DIMS) for k in range(modes.max() + 1)]
+    return ModeOccupancy(_counted(mode, len(each)), xr.concat(each, "mode"))
 
 
 @dataclass(repr=False)
@@ -88,7 +74,7 @@ class ModeOccupancy:
         came; ``jumps`` (chain); and ``mode_of_draw`` (chain, draw). The mode with the most draws is
         0. What only one visited mode does not tell is NaN.
     centers : Dataset
-        The mean of each variable in each mode, (mode, ...), or what was given.
+        The mean of each variable in each mode, (mode, ...).
     verdict : str
         What it comes to, in a sentence.
     weights_known : bool
@@ -131,7 +117,7 @@ def _chosen(posterior, var_names):
 
 
 def _matrix(posterior):
-    """Return the finite coordinates that vary, (chains, draws, d), and which these are.
+    """Return the finite coordinates that vary, (chains, draws, d).
 
     Whole numbers, which have gaps in any posterior, are left out, unless there is nothing else.
     """
@@ -144,39 +130,7 @@ def _matrix(posterior):
             "name one with var_names."
         )
     measured = varies & (draws != np.round(draws)).any(axis=(0, 1))
-    varies = measured if measured.any() else varies
-    return draws[..., varies], varies
-
-
-def _placed(posterior, centers):
-    """Return the variables of centers, and these as a dataset; raise a ValueError if they clash."""
-    if unknown := [name for name in centers if name not in posterior]:
-        raise ValueError(f"centers: there is no {unknown} among {list(posterior)}.")
-    if not centers:
-        raise ValueError("centers must have a variable.")
-    posterior, placed = posterior[list(centers)], {}
-    for name, values in centers.items():
-        dims = [dim for dim in posterior[name].dims if dim not in SAMPLE_DIMS]
-        shape, values = tuple(posterior.sizes[dim] for dim in dims), np.asarray(values, float)
-        if values.shape[1:] != shape or not values.size or not np.isfinite(values).all():
-            raise ValueError(
-                f"centers: {name} must be finite numbers of shape {('modes', *shape)}, not "
-                f"{values.shape}."
-            )
-        placed[name] = (("mode", *dims), values)
-    sizes = {name: len(values) for name, (_, values) in placed.items()}
-    if len(set(sizes.values())) > 1:
-        raise ValueError(f"centers: all variables need the same number of modes, not {sizes}.")
-    return posterior, xr.Dataset(placed)
-
-
-def _nearest(posterior, centers):
-    """Return the modes of draws, (chains, draws), whose centers are nearest."""
-    draws, varies = _matrix(posterior)
-    points = side_by_side(centers, n_kept=1)[:, varies]
-    scale = local_scale(draws.reshape(-1, draws.shape[2]))
-    distances = [np.square((draws - point) / scale).sum(axis=2) for point in points]
-    return modes_of_draws(np.stack(distances, axis=1))
+    return draws[..., measured if measured.any() else varies]
 
 
 # ---- what they say ------------------------------------------------------------------------------
@@ -209,34 +163,28 @@ def _counted(mode, n):
 def _judged(found):
     """Return what the counts come to, in a sentence, and whether the weights are known."""
     chains = "The chain" if found.sizes["chain"] == 1 else f"All {found.sizes['chain']} chains"
-    visited = found["weight"] > 0
-    n, jumps = int(visited.sum()), int(found["jumps"].sum())
+    n, jumps = found.sizes["mode"], int(found["jumps"].sum())
     never = found["chain"].values[found["jumps"] == 0].tolist()
-    missed = [str(mode) for mode in np.flatnonzero(~visited)]
-    modes = f"mode{'s' * (len(missed) > 1)} {', '.join(missed)}"
-    nobody = f" No chain visits {modes}." if missed else ""
     if n == 1:
-        are = "is" if found.sizes["chain"] == 1 else "are"
-        return f"{chains} {are} in one mode.{nobody}", not missed
+        return f"{chains} {'is' if found.sizes['chain'] == 1 else 'are'} in one mode.", True
     if jumps == 0:
         return (
-            "Chains sit in different modes and never jump: the weights of the modes are not "
-            f"known.{nobody}"
+            "Chains sit in different modes and never jump: the weights of the modes are not known."
         ), False
     rarest = np.minimum(found["weight"], 1 - found["weight"])
-    if not (found["ess"] * rarest >= FEW_EVENTS)[visited].all():
+    if not (found["ess"] * rarest >= FEW_EVENTS).all():
         often = "once" if jumps == 1 else f"{grouped(jumps)} times"
         stay = f", and {chains_named(never, found.sizes['chain'])} never" if never else ""
         return (
             f"Chains jump between {n} modes only {often}{stay}: the weights of the modes are "
-            f"hardly known.{nobody}"
+            "hardly known."
         ), False
-    if not (found["visits"] > 0)[visited].all():
+    if not (found["visits"] > 0).all():
         chains = "The chains together"
     which = "both modes" if n == 2 else f"all {n} modes"
     visits = int(float(f"{found['ess'].min().item():.2g}"))
     verb = "visits" if found.sizes["chain"] == 1 else "visit"
-    return f"{chains} {verb} {which}, {grouped(visits)} independent visits.{nobody}", not missed
+    return f"{chains} {verb} {which}, {grouped(visits)} independent visits.", True
 
 
 def modes_apart(dt, var_names):

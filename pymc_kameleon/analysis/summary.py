@@ -67,7 +67,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         divided by that of this mean. ``ess_bulk`` and ``ess_tail`` are those of the draws.
         ``r_hat`` is that of corrected averages over half-chains if the mean was corrected. If many
         chains began at the same few points, ``r_hat_nested`` tells whether these groups agree.
-        ``attrs`` may have the ``certificate`` of a surrogate or an emulator; the rows whose mean is
+        ``attrs`` may have the ``ess_share`` of a surrogate or an emulator; the rows whose mean is
         corrected ``by_surrogate``, ``by_emulator``, ``by_gradients``, or is ``by_process``, and so
         approximate; and ``not_by_gradients`` and so on: why there are none.
 
@@ -123,8 +123,8 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
     by, is_approximate = _correct(table, draws, chosen, values, ci_prob, ci_kind)
     for name, one in draws.corrections.items():
         table.attrs[name] = table.index[by == name].tolist()
-        if one.certificate is not None:
-            table.attrs["certificate"] = one.certificate._asdict()
+        if one.ess_share is not None:
+            table.attrs["ess_share"] = one.ess_share
     table.attrs |= {f"not_{kind}": reason for kind, reason in draws.why_not.items()}
     labels = list(table.index)
     if draws.should_be_corrected:

@@ -30,8 +30,7 @@ from pymc_kameleon.analysis.batches import (
     parts,
     widened_range,
 )
-from pymc_kameleon.analysis.corrections import NotCorrected
-from pymc_kameleon.analysis.moves import Moves, correction_by
+from pymc_kameleon.analysis.corrections import Moves, NotCorrected, correction_by
 from pymc_kameleon.result.superchains import size_of_superchains, superchains_of
 from pymc_kameleon.samplers.surrogate.moves import (
     SETS,

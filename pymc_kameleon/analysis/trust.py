@@ -111,10 +111,10 @@ def poor_approximations(corrections):
         finding(
             "poor_approximation",
             approximation=by.removeprefix("by_"),
-            certificate=one.certificate.in_words(),
+            share=one.ess_share,
         )
         for by, one in corrections.items()
-        if one.certificate is not None and one.certificate.ess_share < POOR_SHARE
+        if one.ess_share is not None and one.ess_share < POOR_SHARE
     ]
 
 

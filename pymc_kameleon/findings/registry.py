@@ -469,8 +469,8 @@ _DRAWS = {
     ),
     "poor_approximation": Kind(
         CAUTION,
-        "The {approximation} does not come near the posterior ({certificate}), so corrected errors "
-        "may be too small.",
+        "The {approximation} does not come near the posterior (effective share of the weights "
+        "{share:.2f}), so corrected errors may be too small.",
         "Draw longer, or raise max_evaluations; if that does not help, reparametrise.",
         "The effective share of its weights is below .3, or some weights dominate.",
     ),

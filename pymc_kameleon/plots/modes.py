@@ -25,8 +25,6 @@ def plot_modes(
     *,
     var_names=None,
     coords=None,
-    centers=None,
-    group="posterior",
     backend=None,
     visuals=None,
     **pc_kwargs,
@@ -41,16 +39,12 @@ def plot_modes(
         Variables to go by; all of real numbers by default.
     coords : dict, optional
         Which chains, and elements of variables.
-    centers : dict or Dataset, optional
-        A point in each mode, if they are known.
-    group : str, optional
-        The group of `dt` to look at.
     {common}
 
     Raises
     ------
     ValueError
-        If there is no variable to go by, or `centers` does not fit the draws.
+        If there is no variable to go by.
 
     Examples
     --------
@@ -59,8 +53,8 @@ def plot_modes(
     >>> plots = pk.plot_modes(dt, var_names="a")
     """
     plot = Plot(MODE_VISUALS, visuals, backend, pc_kwargs)
-    posterior = with_labels(convert_to_dataset(opened(dt), group=group), coords)
-    found = mode_occupancy(posterior, var_names=var_names, centers=centers)
+    posterior = with_labels(convert_to_dataset(opened(dt), group="posterior"), coords)
+    found = mode_occupancy(posterior, var_names=var_names)
     own, numbers = found.dataset, found.dataset["mode"].values
     values = dataset_to_dataarray(posterior[list(found.centers)], SAMPLE_DIMS, label_type="flat")
     centres = dataset_to_dataarray(found.centers, ["mode"], label_type="flat")

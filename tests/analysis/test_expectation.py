@@ -19,7 +19,7 @@ from pymc_kameleon.analysis import (
     summary,
     surrogate_correction,
 )
-from pymc_kameleon.analysis.moves import Certificate, Moves, certificate
+from pymc_kameleon.analysis.corrections import Moves, ess_share
 from pymc_kameleon.analysis.summary import _keep_what_draws_show
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.model.functions import ModelOutputs
@@ -343,24 +343,14 @@ def test_the_estimator_is_that_of_a_slow_version(share, seed, monkeypatch):
     assert found.is_better.tolist() == (np.abs(found.gain - 1) > 1e-9).tolist() != [False] * 3
 
 
-def test_the_certificate_looks_at_weights():
+def test_the_share_of_weights():
     log_w = 0.3 * np.random.default_rng(4).standard_normal(400)
-    moves, w = Moves(*[None] * 4, log_w, np.full(400, 0.7)), np.exp(log_w)
-    found = certificate(moves)
-    assert found.ess_share == pytest.approx(w.sum() ** 2 / 400 / np.sum(w**2))
-    assert found.sd_log_w == pytest.approx(log_w.std())
-    assert found.accept_prob == pytest.approx(0.7)
+    w = np.exp(log_w)
+    assert ess_share(log_w) == pytest.approx(w.sum() ** 2 / 400 / np.sum(w**2))
     half = np.where(np.arange(400) % 2 == 0, -np.inf, log_w)
-    assert certificate(moves._replace(log_w=half)).ess_share < 0.6
-    assert certificate(moves._replace(log_w=-half)).ess_share == 0  # s was 0 there
-    nowhere = certificate(moves._replace(log_w=np.full(400, -np.inf)))
-    assert nowhere.ess_share == 0
-    assert np.isnan(nowhere.sd_log_w)
-
-
-def test_the_certificate_in_words():
-    assert "π/s 0.80, sd of log(π/s) 0.1, mean" in Certificate(0.8, 0.1, 0.7).in_words()
-    assert "is not finite" in Certificate(0.0, np.nan, 0.0).in_words()
+    assert ess_share(half) < 0.6
+    assert ess_share(-half) == 0  # s was 0 there
+    assert ess_share(np.full(400, -np.inf)) == 0
 
 
 @pytest.mark.parametrize("kind", ["eti", "hdi"])
@@ -499,7 +489,7 @@ def test_the_summary_has_them(step, result):
     assert plain.loc["positive", "eti89_ub"] == ours.loc["positive", "eti89_ub"] == 1
     errors = np.abs(rounded["mean"] - table["mean"]) / table["mcse_mean"]
     assert (errors < 1.01).all()
-    assert table.attrs["certificate"]["ess_share"] > 0.9
+    assert table.attrs["ess_share"] > 0.9
     assert to_three["mean"]["t"] == round(table["mean"]["t"], 3) != table["mean"]["t"]
     assert to_three.attrs == table.attrs
     chosen = pk.summary(result, ["t"], ci_kind="hdi", ci_prob=0.5, model=step.model)

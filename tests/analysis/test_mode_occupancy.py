@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from runs import messages, sample
 
 import pymc_kameleon as pk
+from pymc_kameleon.analysis import mode_occupancy
 from pymc_kameleon.analysis import modes_of_draws as analysis_modes_of_draws
 from pymc_kameleon.analysis.modes_of_draws import find_modes, modes_of_draws, visited
 from pymc_kameleon.step.initial_search import InitialSearch
@@ -233,9 +234,10 @@ def test_draws_between_two_modes_are_no_jumps():
     assert modes_of_draws(distances)[0].tolist() == [0] * 6 + [1] * 5
 
 
-def test_counts_of_known_centers():
+def test_counts(monkeypatch):
     x = np.array([[0, 0, 9, 9, 0, 0, 9, 0], [0, 0.1, 0, 0, 0, 0, 0, 0]])
-    found = pk.mode_occupancy(tree(x=x, y=x), centers={"x": [0, 9]})
+    monkeypatch.setattr(mode_occupancy, "find_modes", lambda draws: (draws[..., 0] > 5).astype(int))
+    found = pk.mode_occupancy(tree(x=x, y=x), var_names="x")
     data = found.dataset
     assert data["share"].values.tolist() == [[5 / 8, 1], [3 / 8, 0]]
     assert data["visits"].values.tolist() == [[3, 1], [2, 0]]
@@ -249,17 +251,12 @@ def test_counts_of_known_centers():
 
 def test_what_one_mode_does_not_tell_is_not_printed():
     x = normals(np.random.default_rng(3), 1)[..., 0]
-    for centers, modes in ((None, 1), ({"x": [0, 50]}, 2)):
-        found = pk.mode_occupancy(tree(x=x), centers=centers)
-        assert found.dataset["ess"].isnull().all()
-        lines = repr(found).splitlines()
-        assert lines[0].split()[:2] == ["weight", "visits"]
-        assert "NaN" not in repr(found)
-        assert len(lines) == 4 + modes
-    jumps = tree(x=x + 50 * (np.arange(x.shape[1]) % 200 > 100))
-    printed = repr(pk.mode_occupancy(jumps, centers={"x": [0, 50, 100]})).splitlines()
-    assert "mcse" in printed[0]
-    assert printed[4].split()[:5] == ["2", "0", "–", "–", "–"]
+    found = pk.mode_occupancy(tree(x=x))
+    assert found.dataset["ess"].isnull().all()
+    lines = repr(found).splitlines()
+    assert lines[0].split()[:2] == ["weight", "visits"]
+    assert "NaN" not in repr(found)
+    assert len(lines) == 5
 
 
 def test_there_have_to_be_draws():
@@ -270,9 +267,9 @@ def test_there_have_to_be_draws():
 def test_verdicts():
     rng = np.random.default_rng(9)
 
-    def verdict(modes, **kwargs):
+    def verdict(modes):
         x = 10 * modes + normals(rng, 1, draws=modes.shape[1])[..., 0]
-        found = pk.mode_occupancy(tree(x=x), **kwargs)
+        found = pk.mode_occupancy(tree(x=x))
         assert found.verdict in repr(found)
         return found.verdict, found.weights_known
 
@@ -290,19 +287,14 @@ def test_verdicts():
     assert "only once, and chains 1, 2, 3 never" in said
     assert not known
     assert verdict(0 * SIT) == ("All 4 chains are in one mode.", True)
-    said, known = verdict(0 * SIT, centers={"x": [0, 10]})
-    assert said.endswith("No chain visits mode 1.")
-    assert not known
 
 
-def test_centers_of_a_result_are_centers_of_another():
+def test_centers():
     rng = np.random.default_rng(10)
     dt = tree(x=normal_modes(rng, SIT, 8, (1, 1), 3), y=rng.standard_normal(SIT.shape))
     found = pk.mode_occupancy(dt)
     assert found.centers["x"].dims == ("mode", "x_dim_0")
     np.testing.assert_allclose(found.centers["x"][:, 0], [0, 8], atol=0.2)
-    again = pk.mode_occupancy(dt, centers=found.centers)
-    xr.testing.assert_equal(again.dataset, found.dataset)
 
 
 def test_what_does_not_fit_is_refused():
@@ -312,14 +304,6 @@ def test_what_does_not_fit_is_refused():
         pk.mode_occupancy(dt, var_names=["x", "z"])
     with pytest.raises(ValueError, match=r"\['k'\] has draws that are finite and not all equal"):
         pk.mode_occupancy(dt, var_names="k")
-    with pytest.raises(ValueError, match="do not pass var_names"):
-        pk.mode_occupancy(dt, var_names="x", centers={"x": [[0, 0]]})
-    with pytest.raises(ValueError, match=r"shape \('modes', 2\), not \(2,\)"):
-        pk.mode_occupancy(dt, centers={"x": [0, 1]})
-    with pytest.raises(ValueError, match="must have a variable"):
-        pk.mode_occupancy(dt, centers={})
-    with pytest.raises(ValueError, match="the same number of modes"):
-        pk.mode_occupancy(dt, centers={"x": [[0, 0]], "k": [0, 1]})
 
 
 # ---- after sampling -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the samplers did and learned, in six pictures: those of docs/plots.md.
+"""What the samplers did and learned, in five pictures: those of docs/plots.md.
 
     python examples/plots.py [--draws N] [--tune N] [--output DIRECTORY]
 
@@ -25,16 +25,6 @@ def banana():
     with pm.Model() as model:
         x = pm.Normal("x", 0, 10)
         pm.Normal("y", 0.03 * (x**2 - 100), 1)
-    return model
-
-
-def scales():
-    """Build three coordinates of different widths, one of which is narrow here and wide there."""
-    with pm.Model() as model:
-        narrow, wide = pm.Normal.dist(0, 0.1), pm.Normal.dist(0, 3)
-        pm.Mixture("spike_and_slab", [0.5, 0.5], [narrow, wide])
-        pm.Normal("x", 0, 1)
-        pm.HalfNormal("sd", 100)
     return model
 
 
@@ -68,7 +58,6 @@ def main(arguments=None):
     nearest = [np.hypot(x - a, y - b).argmin(("chain", "draw")) for a, b in ridge]
     along = [(int(at["chain"]), int(at["draw"])) for at in nearest]
     large = {"figsize": (9, 7)}
-    ladders = sample(scales(), pk.CMTM.options(steps_per_draw=5))
     jumps = sample(modes(), pk.CyclicalKAM)
     searched = pk.sample(10, tune=20, random_seed=SEED, model=drug(made_up_data()))
     pictures = {
@@ -77,7 +66,6 @@ def main(arguments=None):
         "proposals": pk.plot_proposals(
             curved, draws=along, backend="matplotlib", figure_kwargs=large
         ),
-        "scales": pk.plot_learned(ladders, kind="scaling", backend="matplotlib"),
         "modes": pk.plot_modes(jumps, backend="matplotlib"),
         "search": pk.plot_search(searched, backend="matplotlib"),
     }

@@ -15,6 +15,9 @@ from pymc_kameleon.result.opening import opened
 from pymc_kameleon.step.groups import LEARNED_GROUP
 from pymc_kameleon.step.learned import BIS, COORDINATE
 
+COVARIANCE = "covariance"
+"""What is plotted of what a step has learned."""
+
 N_POINTS = 50
 """Places along an axis of which a curve is made: values of an input, or windows of draws."""
 
@@ -119,12 +122,6 @@ class Plot:
             plots.add_legend(dim, **options)
 
 
-def beside(labels):
-    """Return how far to move what is drawn of each label of a coordinate, so that all are seen."""
-    places = 0.7 * ((np.arange(labels.size) + 0.5) / labels.size - 0.5)
-    return xr.DataArray(places, {labels.name: labels.values}, labels.name)
-
-
 # ---- what was learned, and draws ----------------------------------------------------------------
 
 
@@ -149,38 +146,26 @@ def with_labels(data, coords):
         raise ValueError(f"coords: {error.args[0]}") from None
 
 
-def learned_by(dt, what, step, var_names, coords):
-    """Return the Dataset of what one step, which has learned `what`, knows, without its name."""
+def learned_by(dt, step, var_names, coords):
+    """Return the Dataset of what one step with a covariance has learned, without its name."""
     if LEARNED_GROUP not in dt.children:
         raise ValueError(
             "There is no group 'learned', which tells what tuning decided. Only pk.sample keeps "
             "it, and not pm.sample: draw with pk.sample."
         )
     learned = dt[LEARNED_GROUP].to_dataset()
-    able = _able(learned, what)
+    starts = [name.removesuffix(COVARIANCE) for name in learned if name.endswith(COVARIANCE)]
+    able = [own for own in starts if f"{own}{COORDINATE}" in learned[own + COVARIANCE].dims]
+    able = [own.removesuffix("_") for own in able]
     if not able:
         raise ValueError(
-            f"No step of {learned.attrs.get('samplers')} has learned a {what} of its coordinates: "
-            f"'learned' has {list(learned)}. docs/plots.md says which samplers do; "
-            "pk.plot_adaptation is for all."
+            f"No step of {learned.attrs.get('samplers')} has learned a covariance: 'learned' has "
+            f"{list(learned)}. docs/plots.md says which samplers do; pk.plot_adaptation is for all."
         )
     if (step is None and len(able) > 1) or step not in (None, *able):
-        raise ValueError(f"step must be one of {able}, which have learned a {what}, not {step!r}.")
+        raise ValueError(f"step must be one of {able}, with a covariance, not {step!r}.")
     own = _of(learned, able[0] if step is None else step)
     return selected(own, var_names, coords)
-
-
-def has_learned(dt, what, step=None):
-    """Return whether a step of a result, or some step, has learned a variable by coordinate."""
-    able = _able(dt[LEARNED_GROUP].to_dataset(), what) if LEARNED_GROUP in dt.children else []
-    return bool(able) if step is None else step in able
-
-
-def _able(learned, what):
-    """Return the names of the steps that have learned a variable with coordinates."""
-    starts = [name.removesuffix(what) for name in learned if name.endswith(what)]
-    able = [start for start in starts if f"{start}{COORDINATE}" in learned[start + what].dims]
-    return [start.removesuffix("_") for start in able]
 
 
 def _of(learned, step):

@@ -6,7 +6,7 @@ from arviz_base import convert_to_dataset, dataset_to_dataarray
 
 from pymc_kameleon.analysis.mode_occupancy import SAMPLE_DIMS, mode_occupancy
 from pymc_kameleon.findings.words import counted
-from pymc_kameleon.plots.common import Plot, beside, documented, name_rows, with_labels
+from pymc_kameleon.plots.common import Plot, documented, name_rows, with_labels
 from pymc_kameleon.result.opening import opened
 
 MODE_VISUALS = "centre", "share", "weight", "draw", "names", "limits", "xlabel", "legend"
@@ -74,7 +74,7 @@ def plot_modes(
     row = xr.DataArray(np.arange(len(names))[::-1], dims="label")
     plot.draw("centre", "scatter_xy", data[["centre"]], y=row)
     row = xr.DataArray(np.arange(len(chains))[::-1], {"chain": chains}, "chain")
-    lane = row - beside(own["mode"])
+    lane = row - _beside(own["mode"])
     plot.draw("draw", "scatter_xy", data[["draws"]], y=lane, marker="|", alpha=0.6)
     line = own["weight"] + xr.DataArray([-2, 2], dims="end") * own["mcse"].fillna(0)
     row = len(numbers) - 1 - mode
@@ -94,3 +94,9 @@ def plot_modes(
     plot.frame("limits", "set_xlim", data[["share"]], limits=(-0.05, 1.05))
     plot.legend("mode")
     return plot.collection
+
+
+def _beside(labels):
+    """Return how far to move what is drawn of each label of a coordinate, so that all are seen."""
+    places = 0.7 * ((np.arange(labels.size) + 0.5) / labels.size - 0.5)
+    return xr.DataArray(places, {labels.name: labels.values}, labels.name)

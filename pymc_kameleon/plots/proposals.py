@@ -76,7 +76,7 @@ def plot_proposals(
 
     plot = Plot(PROPOSAL_VISUALS, visuals, backend, pc_kwargs)
     dt = result_of(dt)
-    own = learned_by(dt, "covariance", step, None, None)
+    own = learned_by(dt, step, None, None)
     shown = selected(own, var_names, coords)
     checked_pairs(shown)
     names, chains = shown[COORDINATE].values.tolist(), shown["chain"]

@@ -1,4 +1,4 @@
-"""Plots of tuning: how it went, and the covariances and scales that it has learned."""
+"""Plots of tuning: how it went, and the covariances that it has learned."""
 
 import numpy as np
 import xarray as xr
@@ -7,29 +7,21 @@ from arviz_base.labels import MapLabeller
 from pymc_kameleon.plots.common import (
     N_POINTS,
     Plot,
-    beside,
     checked_pairs,
     documented,
     draws_as_learned,
-    has_learned,
     learned_by,
-    name_rows,
     result_of,
     with_labels,
 )
 from pymc_kameleon.step.groups import WARMUP_STATS
 from pymc_kameleon.step.learned import BIS, COORDINATE
-from pymc_kameleon.step.options import checked_choice
 
 TUNED = ("scaling", "accept_prob", "bandwidth")
 """Statistics that are shown by default, if there are any."""
 
 ADAPTATION_VISUALS = "line", "tuning_end", "scale", "ylabel", "xlabel", "legend"
-VISUALS = {
-    "correlation": ("scatter", "equal", "xlabel", "ylabel", "legend"),
-    "scaling": ("ladder", "tries", "single", "names", "limits", "scale", "xlabel", "legend"),
-}
-"""Visuals of each kind of plot_learned."""
+LEARNED_VISUALS = "scatter", "equal", "xlabel", "ylabel", "legend"
 
 
 @documented(ADAPTATION_VISUALS, "PlotCollection.wrap")
@@ -124,11 +116,10 @@ def _statistics(dt, var_names, coords):
     return [with_labels(part[names], coords) for part in parts], max(1, n // N_POINTS)
 
 
-@documented(VISUALS["correlation"], "PlotCollection.grid")
+@documented(LEARNED_VISUALS, "PlotCollection.grid")
 def plot_learned(
     dt,
     *,
-    kind=None,
     var_names=None,
     coords=None,
     step=None,
@@ -136,32 +127,27 @@ def plot_learned(
     visuals=None,
     **pc_kwargs,
 ):
-    """Plot the covariances or scales that each chain has learned.
+    """Plot the correlations that each chain has learned against those of the draws.
+
+    A dot is a pair of coordinates, on the scale that they are sampled on. CyclicalKAM shows those
+    of its whole past.
 
     Parameters
     ----------
     dt : DataTree or path
         A result of ``pk.sample``.
-    kind : {"correlation", "scaling"}, optional
-        * ``"correlation"`` (default if a covariance was learned): learned correlations against
-          those of the draws. A dot is a pair of coordinates, on the scale that they are sampled
-          on. CyclicalKAM shows the covariance of its whole past.
-        * ``"scaling"`` (default otherwise): the ladders of scales of CMTM, or the scales of CMH. A
-          row is a coordinate, a line a chain, a dot a try. A cross is the scale of the single
-          tries that replace them after tuning.
     var_names : str or list of str, optional
         Variables of the model; all that the step moves by default.
     coords : dict, optional
         Which chains and coordinates, as ``{"coordinate": ["a", "s_log__", "b[0]"]}``.
     step : str, optional
-        Which, as ``"gam"``, if several have learned such things.
+        Which, as ``"gam"``, if several have learned a covariance.
     {common}
 
     Raises
     ------
     ValueError
-        If the result is of ``pm.sample``, nothing of this kind was learned, or `kind` is none of
-        these.
+        If the result is of ``pm.sample``, or no covariance was learned.
 
     Examples
     --------
@@ -169,22 +155,8 @@ def plot_learned(
     ...     dt = pk.sample(step=pk.GAM())
     >>> plots = pk.plot_learned(dt, var_names=["a", "b"])
     """
-    dt = result_of(dt)
-    if kind is None:
-        is_ladder = has_learned(dt, "scaling", step) and not has_learned(dt, "covariance", step)
-        kind = "scaling" if is_ladder else "correlation"
-    checked_choice("kind", kind, tuple(VISUALS))
-    plot = Plot(VISUALS[kind], visuals, backend, pc_kwargs)
-    if kind == "scaling":
-        _draw_scales(plot, learned_by(dt, "scaling", step, var_names, coords))
-    else:
-        _draw_correlations(plot, dt, learned_by(dt, "covariance", step, var_names, coords))
-    plot.legend("chain")
-    return plot.collection
-
-
-def _draw_correlations(plot, dt, own):
-    """Draw correlations of pairs of coordinates, learned and of the draws."""
+    plot, dt = Plot(LEARNED_VISUALS, visuals, backend, pc_kwargs), result_of(dt)
+    own = learned_by(dt, step, var_names, coords)
     checked_pairs(own)
     draws = draws_as_learned(dt, own)
     other = draws.rename({COORDINATE: BIS})
@@ -197,6 +169,8 @@ def _draw_correlations(plot, dt, own):
     plot.draw("scatter", "scatter_xy", data, x=found, alpha=0.7)
     plot.frame("xlabel", "labelled_x", data, text="correlation of the draws")
     plot.frame("ylabel", "labelled_y", data, text="learned correlation")
+    plot.legend("chain")
+    return plot.collection
 
 
 def _correlation(covariance):
@@ -213,28 +187,3 @@ def _pairs(matrix, own):
     labels = [f"{names[j]}, {names[i]}" for i, j in zip(rows, columns, strict=True)]
     chosen = {COORDINATE: xr.Variable("pair", rows), BIS: xr.Variable("pair", columns)}
     return matrix.isel(chosen).drop_vars([COORDINATE, BIS]).assign_coords(pair=labels)
-
-
-def _draw_scales(plot, own):
-    """Draw the scales of each coordinate and chain."""
-    names = own[COORDINATE].values
-    data = own[["scaling"]]
-    data = data if "trial" in data.dims else data.expand_dims("trial")
-    row = xr.DataArray(np.arange(len(names))[::-1], {COORDINATE: names}, COORDINATE)
-    place = row - beside(own["chain"])
-    plot.panels(
-        "grid",
-        data,
-        figsize=(8, 1.2 + 0.5 * len(names)),
-        aes={"color": ["chain"], "overlay": [COORDINATE]},
-    )
-    plot.draw("ladder", "line_xy", data, y=place)
-    plot.draw("tries", "scatter_xy", data, y=place, size=12)
-    text = "scale"
-    if "single_scaling" in own and own["single_scaling"].notnull().any():
-        single, text = own["single_scaling"].to_dataset(name="scaling"), "scale; ×: single tries"
-        plot.draw("single", "scatter_xy", single, y=place, marker="x", size=60, width=1.5)
-    plot.frame("names", name_rows, data, names=names[::-1])
-    plot.frame("limits", "set_ylim", data, limits=(-0.5, len(names) - 0.5))
-    plot.frame("scale", "set_xscale", data, scale="log")
-    plot.frame("xlabel", "labelled_x", data, text=text)

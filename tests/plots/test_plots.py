@@ -35,17 +35,11 @@ def result():
 
 
 @pytest.fixture(scope="module")
-def ladders():
-    """What CMTM and GAM have learned beside one another, made up."""
-    sigma = np.exp(np.random.default_rng(1).normal(size=(2, 3, 5))).cumsum(axis=2)
+def steps():
+    """What CMTM and two of GAM have learned beside one another, made up."""
     coords = {"chain": [0, 1], "cmtm_coordinate": ["x", "y_interval__[0]", "y_interval__[1]"]}
     coords |= {f"gam_{k}_coordinate{bis}": ["z"] for k in (0, 1) for bis in ("", "_bis")}
-    both = ("chain", "cmtm_coordinate")
-    single = [[np.nan, 2, np.nan], [1, np.nan, np.nan]]
-    variables = {
-        "cmtm_scaling": ((*both, "cmtm_trial"), sigma),
-        "cmtm_single_scaling": (both, single),
-    }
+    variables = {"cmtm_scaling": (("chain", "cmtm_coordinate", "cmtm_trial"), np.ones((2, 3, 5)))}
     for k in (0, 1):
         dims = ("chain", f"gam_{k}_coordinate", f"gam_{k}_coordinate_bis")
         variables |= {f"gam_{k}_scale": ("chain", [1.0, 2.0])}
@@ -77,9 +71,9 @@ def coordinates(result):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PLOTS)
 @pytest.mark.filterwarnings("ignore:::bokeh", "ignore:::plotly")
-def test_other_backends(result, ladders, name, backend):
+def test_other_backends(result, name, backend):
     draw = getattr(pk, f"plot_{name}")
-    plots = draw(ladders if name == "scales" else result, backend=backend)
+    plots = draw(result, backend=backend)
     assert plots.backend == backend
 
 
@@ -178,21 +172,6 @@ def test_contours_have_95_percent(result):
         np.testing.assert_allclose(distances, -2 * np.log(0.05))
     evenly = pk.plot_proposals(result, draws=3, backend="none", **pair)
     assert len(evenly.viz["start"].values[1, 0]["x"]) == 3
-
-
-def test_scales(ladders):
-    plots = pk.plot_learned(ladders, kind="scaling", backend="matplotlib", var_names="y")
-    (axis,) = axes_of(plots)
-    names = ["y_interval__[1]", "y_interval__[0]"]
-    assert [t.get_text() for t in axis.get_yticklabels()] == names
-    sigma = ladders["learned"]["cmtm_scaling"].values
-    drawn = {(round(line.get_ydata()[0], 9), *line.get_xdata()) for line in axis.lines}
-    beside = [-0.175, 0.175]
-    assert drawn == {
-        (row - beside[chain], *sigma[chain, k]) for chain in (0, 1) for k, row in [(1, 1), (2, 0)]
-    }
-    cross = plots.viz["single"]["scaling"].values[0, 0]
-    np.testing.assert_allclose(cross.get_offsets()[0], [2, 1.175])
 
 
 def test_search(result):
@@ -319,19 +298,19 @@ def test_draws_have_to_be_on_the_scale_of_what_was_learned(result):
         pk.plot_learned(without(result, "posterior"), backend="none")
 
 
-def test_several_steps(ladders):
+def test_several_steps(steps):
     with pytest.raises(ValueError, match=r"step must be one of \['gam_0', 'gam_1'\], .* not None"):
-        pk.plot_learned(ladders, kind="correlation", backend="none")
+        pk.plot_learned(steps, backend="none")
     with pytest.raises(ValueError, match="not 'cmtm'"):
-        pk.plot_learned(ladders, kind="correlation", step="cmtm", backend="none")
+        pk.plot_learned(steps, step="cmtm", backend="none")
     with pytest.raises(ValueError, match=r"no pairs of coordinates to plot, only \['z'\]"):
-        pk.plot_learned(ladders, kind="correlation", step="gam_1", backend="none")
+        pk.plot_learned(steps, step="gam_1", backend="none")
 
 
-def test_what_was_not_learned(result):
-    said = r"KAM.* has learned a scaling of its coordinates.*plot_adaptation"
-    with pytest.raises(ValueError, match=said):
-        pk.plot_learned(result, kind="scaling", backend="none")
+def test_what_was_not_learned(result, steps):
+    ladder = xr.DataTree.from_dict({"learned": steps["learned"].to_dataset()[["cmtm_scaling"]]})
+    with pytest.raises(ValueError, match=r"has learned a covariance: .*plot_adaptation"):
+        pk.plot_learned(ladder, backend="none")
     with pytest.raises(ValueError, match=r"there is no \['t'\] among .*'s', 's_log__'"):
         pk.plot_learned(result, var_names=["a", "t"], backend="none")
 

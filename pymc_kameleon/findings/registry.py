@@ -516,23 +516,11 @@ _ENDS = {
         "Interrupted after sampling: the draws were not checked.",
         "pk.diagnose(dt) checks them.",
     ),
-    "interrupted": Kind(
+    "ended_early": Kind(
         NOTE,
-        "Sampling was interrupted. The result has {draws}.{left}",
+        "{why}. The result has {draws}.{left}",
         "{call} resumes it.",
-        "By Ctrl-C.",
-    ),
-    "stopped": Kind(
-        NOTE,
-        "Sampling was stopped. The result has {draws}.{left}",
-        "{call} resumes it.",
-        "By `run.stop()` in a callback.",
-    ),
-    "out_of_time": Kind(
-        NOTE,
-        "The time was up. The result has {draws}.{left}",
-        "{call} resumes it.",
-        "`max_time` had passed.",
+        "By Ctrl-C, by `run.stop()` in a callback, or as `max_time` had passed.",
     ),
     "not_enough": Kind(
         CAUTION,

@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_kameleon.analysis.emulator import SimulatorEmulator, emulator
-from pymc_kameleon.plots.common import N_POINTS, Plot, documented, result_of
+from pymc_kameleon.plots.common import N_POINTS, Plot, documented, result_of, with_labels
 
 EMULATOR_VISUALS = "line", "best", "xlabel", "ylabel", "legend"
 
@@ -13,16 +13,7 @@ MOST_IN_LEGEND = 12
 
 
 @documented(EMULATOR_VISUALS, "PlotCollection.wrap")
-def plot_emulator(
-    dt,
-    name=None,
-    *,
-    inputs=None,
-    outputs=None,
-    backend=None,
-    visuals=None,
-    **pc_kwargs,
-):
+def plot_emulator(dt, *, coords=None, backend=None, visuals=None, **pc_kwargs):
     """Plot what each input of a simulator does to its outputs, as its emulator predicts it.
 
     One input varies over the range of the good evaluations, and all others are where the best one
@@ -32,18 +23,15 @@ def plot_emulator(
     ----------
     dt : SimulatorEmulator, DataTree or path
         What ``pk.emulator`` returned, or what that takes.
-    name : str, optional
-        That of the black box, if there are several.
-    inputs : list of str, optional
-        Names of inputs; all by default.
-    outputs : list of int, optional
-        Which outputs, from 0 on; all by default.
+    coords : dict, optional
+        Which inputs and outputs, as ``{"input": ["rate"], "output": [0, 5]}``; all by default.
     {common}
 
     Raises
     ------
     ValueError
-        If the result keeps no evaluations, or there is no such black box, input or output.
+        If the result keeps no evaluations, or of several black boxes, or there is no such input or
+        output.
 
     Examples
     --------
@@ -52,11 +40,12 @@ def plot_emulator(
     >>> plots = pk.plot_emulator(dt)  # doctest: +SKIP
     """
     plot = Plot(EMULATOR_VISUALS, visuals, backend, pc_kwargs)
-    own = dt if isinstance(dt, SimulatorEmulator) else emulator(result_of(dt), name)
-    places = _chosen("inputs", inputs, own.inputs)
-    rows = _chosen("outputs", outputs, list(range(own.n_outputs)))
-    data = _effects(own, places, rows).to_dataset(name="effect")
-    n = len(places)
+    own = dt if isinstance(dt, SimulatorEmulator) else emulator(result_of(dt))
+    if not isinstance(own, SimulatorEmulator):
+        raise ValueError("This plots the emulator of a simulator, of pk.EmulatorMetropolis.")
+    effects = with_labels(_effects(own), coords)
+    best, data = effects["best"].to_dataset(name="effect"), effects[["effect"]]
+    n = data.sizes["input"]
     plot.panels(
         "wrap",
         data,
@@ -67,39 +56,29 @@ def plot_emulator(
         aes={"color": ["output"]},
     )
     plot.draw("line", "line_xy", data, alpha=0.9)
-    best = xr.DataArray(own.best[places], {"input": data["input"]}, "input")
-    plot.draw("best", "vline", best.to_dataset(name="effect"), color="gray", alpha=0.5)
+    plot.draw("best", "vline", best, color="gray", alpha=0.5)
     for k, label in enumerate(data["input"].values):
         panel = data.isel(input=[k])
         plot.frame("xlabel", "labelled_x", panel, text=str(label))
         if k % 4 == 0:
             plot.frame("ylabel", "labelled_y", panel, text=f"outputs of {own.name}")
-    if len(rows) <= MOST_IN_LEGEND:
+    if data.sizes["output"] <= MOST_IN_LEGEND:
         plot.legend("output")
     return plot.collection
 
 
-def _chosen(what, wanted, known):
-    """Return the places of what is wanted; raise a ValueError for what is not there."""
-    if wanted is None:
-        return np.arange(len(known))
-    wanted = np.atleast_1d(wanted).tolist()
-    if unknown := [each for each in wanted if each not in known]:
-        raise ValueError(f"{what}: there is no {unknown} among {known}.")
-    return np.array([known.index(each) for each in wanted])
-
-
-def _effects(own, places, rows):
-    """Return values of inputs and outputs, (input, output, place, plot_axis)."""
+def _effects(own):
+    """Return a Dataset of effects (input, output, place, plot_axis), and the best inputs."""
     low, high = own.range()
-    values = np.empty((len(places), len(rows), N_POINTS, 2))
-    for k, i in enumerate(places):
+    values = np.empty((len(own.inputs), own.n_outputs, N_POINTS, 2))
+    for i in range(len(own.inputs)):
         x = np.tile(own.best, (N_POINTS, 1))
         x[:, i] = np.linspace(low[i], high[i], N_POINTS)
-        values[k, :, :, 0] = x[:, i]
-        values[k, :, :, 1] = own(x)[:, rows].T
-    labels = [own.inputs[i] for i in places]
+        values[i, :, :, 0] = x[:, i]
+        values[i, :, :, 1] = own(x).T
+    labels = own.inputs
     if len(set(labels)) < len(labels):
-        labels = [f"{label} ({i})" for label, i in zip(labels, places, strict=True)]
-    coords = {"input": labels, "output": rows, "plot_axis": ["x", "y"]}
-    return xr.DataArray(values, coords, ("input", "output", "place", "plot_axis"))
+        labels = [f"{label} ({i})" for i, label in enumerate(labels)]
+    coords = {"input": labels, "output": np.arange(own.n_outputs), "plot_axis": ["x", "y"]}
+    dims = "input", "output", "place", "plot_axis"
+    return xr.Dataset({"effect": (dims, values), "best": ("input", own.best)}, coords)

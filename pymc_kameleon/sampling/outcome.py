@@ -104,11 +104,11 @@ def _or_log(what, task):
 
 
 EARLY_ENDS = {
-    "interrupted": "interrupted",
-    "stopped": "stopped",
-    "max_time": "out_of_time",
+    "interrupted": "Sampling was interrupted",
+    "stopped": "Sampling was stopped",
+    "max_time": "The time was up",
 }
-"""Codes of what ended a run before its last draw."""
+"""What ended a run before its last draw, in words."""
 
 
 def of_end(why, until_enough, chains, length, left, how_to_go_on):
@@ -117,9 +117,8 @@ def of_end(why, until_enough, chains, length, left, how_to_go_on):
     `why` is a key of `EARLY_ENDS`, ``"target_ess"``, ``"disk"`` or None; `length` counts the draws
     of each of `chains`, which are the result, and `left` names the others.
     """
-    code = EARLY_ENDS.get(why) or ("not_enough" if until_enough and why is None else "")
     found = [finding("no_draws")] if not length else []
-    if not code:
+    if why not in EARLY_ENDS and not (until_enough and why is None):
         return found
     made = f"{grouped(length)} draws of {counted(len(chains), 'chain')}"
     shorter = ""
@@ -127,7 +126,10 @@ def of_end(why, until_enough, chains, length, left, how_to_go_on):
         others = capitalised(chains_named(left, len(chains) + len(left)))
         shorter = f" {others} {'is' if len(left) == 1 else 'are'} shorter, and kept for that."
     what = made if length else "no draws after tuning yet"
-    return [*found, finding(code, draws=what, left=shorter, call=how_to_go_on)]
+    numbers = {"draws": what, "left": shorter, "call": how_to_go_on}
+    if why in EARLY_ENDS:
+        return [*found, finding("ended_early", why=EARLY_ENDS[why], **numbers)]
+    return [*found, finding("not_enough", **numbers)]
 
 
 def check_gradients(tree, job):

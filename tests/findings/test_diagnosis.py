@@ -199,7 +199,7 @@ EXCLUSIVE = (
     {"r_hat", "chains_disagree"},
     {"imprecise", "unknown_errors", "slow_chains"},
     {"few_points", "slow_tails"},
-    {"interrupted", "stopped", "out_of_time", "not_enough"},
+    {"ended_early", "not_enough"},
 )
 """Codes of which one run has one at most: together they would contradict."""
 

@@ -211,7 +211,7 @@ def test_time_may_be_up(limit, walk, whole, by_one, monkeypatch, caplog):
     assert result["posterior"].attrs["sampling_time"] >= 131
     said = f"The time was up. The result has {made // 2} draws of 2 chains. pk.resume"
     assert said in "\n".join(messages(caplog))
-    assert "out_of_time" in codes(result)
+    assert "ended_early" in codes(result)
     assert_same(resume(result, walk.model, None), whole, ALL)
 
 
@@ -221,7 +221,7 @@ def test_time_may_be_up_while_tuning(walk, whole, by_one, monkeypatch, caplog):
         Clock(patch)
         with caplog.at_level(logging.WARNING, "pymc_kameleon"):
             result = sample(walk, max_time=20)
-    assert {"no_draws", "out_of_time"} <= set(codes(result))
+    assert {"no_draws", "ended_early"} <= set(codes(result))
     assert result["sampling_state"]["monitor_done"].values.tolist() == [11, 10]
     assert_same(resume(result, walk.model, None), whole, ALL)
     assert_same(sample(walk, max_time=3600), whole, ALL)
@@ -267,11 +267,11 @@ def test_a_callback_may_stop(walk, whole, by_one):
         if draw.draw_idx == 70:
             assert run.stop() is None
 
-    for callback, code in ((interrupts, "interrupted"), (stops, "stopped")):
+    for callback, what in ((interrupts, "interrupted"), (stops, "stopped")):
         result = sample(walk, callback=callback)
         [text] = [str(own) for own in result["findings"]["what"].values if "Sampling" in str(own)]
-        assert text == f"Sampling was {code}. The result has 20 draws of 2 chains."
-        assert code in codes(result)
+        assert text == f"Sampling was {what}. The result has 20 draws of 2 chains."
+        assert "ended_early" in codes(result)
         assert_same(resume(result, walk.model, None), whole, ALL)
 
 

@@ -742,7 +742,7 @@ def test_a_run_interrupted_while_tuning_keeps_its_tuning(
     interrupt(*limits)
     with caplog.at_level(logging.WARNING, "pymc_kameleon"):
         result = sample(walk, cores=2, discard_tuned_samples=False)
-    assert {"no_draws", "interrupted"} <= set(codes(result))
+    assert {"no_draws", "ended_early"} <= set(codes(result))
     assert {name: len(result[name]["draw"]) for name in DRAWN} == dict.fromkeys(DRAWN, 0)
     assert "no_move" not in codes(result)
     monkeypatch.undo()

@@ -208,7 +208,7 @@ def test_tuning_is_not_judged_until_it_is_over():
         run.stop()
 
     stopped = pk.sample(300, tune=50, step=step, callback=stop, **options)
-    assert codes(stopped) == ["no_draws", "stopped"]
+    assert codes(stopped) == ["no_draws", "ended_early"]
     assert codes(pk.resume(stopped, step=step, model=model, **QUIET)) == ["short_tuning"]
 
 

@@ -279,15 +279,15 @@ def test_plot_emulator(run, emulator):
     x, y = axes[1].lines[0].get_data()
     at = np.column_stack([np.full(len(x), emulator.best[0]), x])
     np.testing.assert_allclose(y, emulator(at)[:, 0], rtol=1e-6)
-    plots = pk.plot_emulator(emulator, inputs=["rate"], outputs=[0, 5])
+    plots = pk.plot_emulator(emulator, coords={"input": ["rate"], "output": [0, 5]})
     assert (
         len(
             [line for line in plots.viz["figure"].item().axes[0].lines if len(line.get_xdata()) > 2]
         )
         == 2
     )
-    with pytest.raises(ValueError, match=r"inputs: there is no \['k'\]"):
-        pk.plot_emulator(emulator, inputs="k")
+    with pytest.raises(ValueError, match=r"coords: .*'k'"):
+        pk.plot_emulator(emulator, coords={"input": "k"})
     assert isinstance(emulator, SimulatorEmulator)
 
 

@@ -31,7 +31,7 @@ def emulator(dt, name=None):
     -------
     SimulatorEmulator
         ``emulator(x)`` takes inputs (..., p) of the black box, and returns outputs (..., q); it has
-        ``error(x)`` and ``gradient(x)``.
+        ``error(x)``.
 
     Raises
     ------
@@ -125,17 +125,6 @@ class SimulatorEmulator:
     def _distances(self, x):
         """Return distances (n,) of inputs (n, p) from the middle of good calls, of the kernel."""
         return np.linalg.norm(self._fit.transformed(x) - self._middle, axis=1)
-
-    def gradient(self, x):
-        """Return the derivatives (..., q, p) of outputs in inputs at x (..., p)."""
-        own = self._fit
-
-        def gradients(x):
-            by_output = np.where(own.log_outputs, own.predict(x), 1.0)
-            by_input = np.where(own.log_inputs, 1 / x, 1.0)
-            return own.derivatives(x) * by_output[:, :, None] * by_input[:, None]
-
-        return self._over(x, gradients)
 
     def _over(self, x, function):
         """Return what a function of rows (n, p) makes of any number of them."""

@@ -30,7 +30,7 @@ from pymc_kameleon.model.black_boxes import is_of_user, name_of, ops_of
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.model.pymc_internals import find_constants, find_observations
-from pymc_kameleon.result.opening import statistics_in
+from pymc_kameleon.result.opening import known_logp, statistics_in
 from pymc_kameleon.result.steps import restrictions
 from pymc_kameleon.step.groups import GRADIENTS, STATE_GROUP
 from pymc_kameleon.step.messages import say_if_compiling
@@ -203,12 +203,8 @@ def _check_data(dt, model, logp):
 
 def _check_it_is_the_model(dt, logp):
     """Compare log π (chains, draws) with what the sampler has kept of it, up to a constant."""
-    stats = statistics_in(dt)
-    kept = next((stats[name] for name in ("lp", "logp") if name in stats), None)
-    if kept is None or set(kept.dims) != {"chain", "draw"}:
-        return
-    kept = kept.transpose("chain", "draw").values
-    if kept.shape != logp.shape or not np.isfinite(kept).all():
+    kept = known_logp(dt, ("lp", "logp"))
+    if kept is None or kept.shape != logp.shape or not np.isfinite(kept).all():
         return
     off = min(np.std(kept - logp), np.std(kept + logp))  # of an energy
     if off > REPEATABLE * (1 + np.abs(logp).max()):

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pymc as pm
 import xarray as xr
 from arviz_base import convert_to_dataset
@@ -135,6 +136,17 @@ def draws_in(dt, to):
 def statistics_in(dt):
     """Return the statistics of a result's draws by name, none of a result that has none."""
     return dt["sample_stats"] if "sample_stats" in getattr(dt, "children", ()) else {}
+
+
+def known_logp(dt, names=("lp",)):
+    """Return the log-densities (chains, draws) of a result's draws, None if it has none."""
+    statistics = statistics_in(dt)
+    logp = next((statistics[name] for name in names if name in statistics), None)
+    if logp is None or dict(logp.sizes) != {
+        dim: dt["posterior"].sizes.get(dim) for dim in ("chain", "draw")
+    }:
+        return None
+    return np.ascontiguousarray(logp.transpose("chain", "draw").values, np.float64)
 
 
 def learned_in(dt):

@@ -95,20 +95,18 @@ def evidence(dt, model=None, n_evaluations=None, random_seed=None, *, cores=None
     return found
 
 
-def compare_models(results, prior=None, model=None, **options):
+def compare_models(results, prior=None, **options):
     """Compare models of the same data by their evidences.
 
     Parameters
     ----------
     results : dict
-        A result of each model, by name, as ``pk.evidence`` takes it; or what that has returned.
+        A result of each model, by name, as ``pk.evidence`` takes it without its model; or what that
+        has returned.
         The log warns if their observed data differ, as evidences of different data cannot be
         compared.
     prior : dict, optional
         Prior probabilities of the models, or odds. By default all are as probable.
-    model : dict, optional
-        The ``pm.Model`` of each result, by the same names; those that are left out, as by default,
-        are found as by ``pk.evidence``.
     **options
         Others of ``pk.evidence``, as `n_evaluations` and `random_seed`.
 
@@ -124,8 +122,7 @@ def compare_models(results, prior=None, model=None, **options):
     Raises
     ------
     ValueError
-        As ``pk.evidence``; or for `prior` or `model` with other names, or numbers that are not
-        positive.
+        As ``pk.evidence``; or for a `prior` with other names, or numbers that are not positive.
 
     Examples
     --------
@@ -135,7 +132,6 @@ def compare_models(results, prior=None, model=None, **options):
         what = "an empty one" if isinstance(results, dict) else type(results).__name__
         raise ValueError(f"results must be a dict, {{'a': dt_a, 'b': dt_b}}, not {what}.")
     checked_prior(prior, results)
-    models = _models_by_name(model, results)
     results = {name: opened(own) for name, own in results.items()}
     trees = {name: own for name, own in results.items() if isinstance(own, xr.DataTree)}
     if differing := differing_data(trees):
@@ -144,22 +140,8 @@ def compare_models(results, prior=None, model=None, **options):
     evidences = {}
     for name, own in results.items():
         try:
-            evidences[name] = (
-                own if isinstance(own, Evidence) else evidence(own, models.get(name), **options)
-            )
+            evidences[name] = own if isinstance(own, Evidence) else evidence(own, **options)
         except ValueError as error:
             error.add_note(f"in the model {name!r}")
             raise
     return table_of(evidences, prior)
-
-
-def _models_by_name(model, results):
-    """Return models by names of results, a dict; raise a ValueError if they are given otherwise."""
-    if model is None:
-        return {}
-    if not isinstance(model, dict) or not set(model) <= set(results):
-        raise ValueError(
-            f"model must be a dict with models of {', '.join(map(repr, results))}, as results are: "
-            "each has its own."
-        )
-    return model

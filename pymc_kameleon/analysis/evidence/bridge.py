@@ -28,24 +28,25 @@ EDGE = 0.1
 """Least share of a part of a mixture. With a smaller one single draws would decide."""
 
 
-class Bridge(NamedTuple):
-    """What a bridge has found."""
+class Estimate(NamedTuple):
+    """What a bridge has found, or several."""
 
-    log_ratio: float  # log Z
+    log_z: float
     standard_error: float
     overlap: float
     ess: float  # independent draws that those of p are worth
+    contradiction: float = 0.0  # of draws and new draws, in standard errors
 
 
 def bridge(at_p, at_g, control):
-    """Return the Bridge to p from g.
+    """Return the Estimate by a bridge to p from g.
 
     `at_p` (chains, draws) and `at_g` (n,) are log f/g at their draws; `control` (n,) has the mean 0
     under g.
     """
     ess, n, b, centred = float(at_p.size), len(at_g), 0.0, control - control.mean()
     if not np.isfinite(at_g).any():
-        return Bridge(np.nan, np.inf, 0.0, 0.0)
+        return Estimate(np.nan, np.inf, 0.0, 0.0)
     for _ in range(ROUNDS):
         share = ess / (ess + n)
         log_z = _solved(at_p, at_g, share, b * control)
@@ -58,7 +59,7 @@ def bridge(at_p, at_g, control):
     with np.errstate(divide="ignore", invalid="ignore"):
         of_new = of_g.var(ddof=1) / n / overlap**2 + unseen**2
         error = np.sqrt(variance / of_p.mean() ** 2 + of_new)
-    return Bridge(float(log_z), float(error), float(min(overlap, 1)), ess)
+    return Estimate(float(log_z), float(error), float(min(overlap, 1)), ess)
 
 
 def contradiction(at_p, at_g):

@@ -20,7 +20,7 @@ from pymc_kameleon.model.pymc_internals import (
     HalfFlatRV,
     MinibatchRandomVariable,
 )
-from pymc_kameleon.result.opening import learned_in, statistics_in
+from pymc_kameleon.result.opening import known_logp, learned_in, statistics_in
 from pymc_kameleon.result.origin import model_of
 from pymc_kameleon.result.steps import restrictions, variables_in_order
 from pymc_kameleon.samplers.surrogate.moves import parameters_of
@@ -127,16 +127,6 @@ def _model_for(posterior, model):
     if known is None:
         raise ValueError("The evidence needs the model: pass model=..., or call it in its context.")
     return known
-
-
-def known_logp(dt):
-    """Return the log-densities (chains, draws) of a result's draws, None if it has none."""
-    logp = statistics_in(dt).get("lp")
-    if logp is None or dict(logp.sizes) != {
-        dim: dt["posterior"].sizes.get(dim) for dim in ("chain", "draw")
-    }:
-        return None
-    return np.ascontiguousarray(logp.transpose("chain", "draw").values, np.float64)
 
 
 def check_model(model):

@@ -3,12 +3,10 @@
 docs/evidence_methods.md tells which draws make a proposal, and which are bridged to it.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from pymc_kameleon.analysis.evidence import proposals
-from pymc_kameleon.analysis.evidence.bridge import bridge, contradiction
+from pymc_kameleon.analysis.evidence.bridge import Estimate, bridge, contradiction
 from pymc_kameleon.analysis.modes_of_draws import find_modes
 
 LEAST_PILOT, PILOTS = 50, 10
@@ -19,16 +17,6 @@ GOOD_OVERLAP = 0.85
 
 USUAL = 2
 """Standard errors by which draws and new draws may contradict each other without being wrong."""
-
-
-class Estimate(NamedTuple):
-    """What was found, of the whole or of a half."""
-
-    log_z: float
-    standard_error: float
-    overlap: float
-    ess: float  # independent draws that those that were bridged are worth
-    contradiction: float  # of draws and new draws, in standard errors
 
 
 def estimate(x, f, parameters, evaluate, n, rng):
@@ -70,12 +58,13 @@ def _bridged(proposal, x, f, evaluate, n, rng):
     difference, of_difference = contradiction(best.at_draws, best.at_new)
     unlikely = max(0.0, abs(difference) - USUAL * of_difference)
     error = np.linalg.norm([best.found.standard_error, best.proposal.error, unlikely])
-    found = best.found._replace(standard_error=float(error))
-    return Estimate(*found, difference / of_difference)
+    return best.found._replace(
+        standard_error=float(error), contradiction=difference / of_difference
+    )
 
 
 class _Trial:
-    """A proposal, new draws of it, and the Bridge that they make to draws of the posterior."""
+    """A proposal, new draws of it, and the Estimate by a bridge to draws of the posterior."""
 
     def __init__(self, proposal, x, f):
         self.proposal = proposal

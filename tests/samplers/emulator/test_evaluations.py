@@ -256,15 +256,6 @@ def test_emulator_errors_hold_far_from_the_posterior(emulator):
     assert rms[1] > 2 * rms[0]
 
 
-def test_emulator_gradient(emulator):
-    x, h = np.array([3.1, 0.3]), 1e-3
-    ends = emulator(x + h * np.stack([np.eye(2), -np.eye(2)]))
-    np.testing.assert_allclose(
-        emulator.gradient(x), (ends[0] - ends[1]).T / (2 * h), rtol=1e-3, atol=1e-4
-    )
-    assert emulator.gradient(np.ones((3, 2))).shape == (3, 6, 2)
-
-
 def test_emulator_errors(run, emulator):
     with pytest.raises(ValueError, match=r"takes 2 inputs.*amount\[.\], rate.*shape \(3,\)"):
         emulator([1.0, 2.0, 3.0])

@@ -35,13 +35,6 @@ class Result(NamedTuple):
     findings: tuple = ()  # of what was changed
 
 
-class Quantities(NamedTuple):
-    """Functions of the state, of which averages are wanted."""
-
-    values: np.ndarray  # (chains, draws, q)
-    at: object = None  # returns them (n, q) at positions (n, d), if they are known there
-
-
 class NotCorrected(Exception):
     """Why a correction is none for a result: the end of a sentence; "" where it is out of place."""
 
@@ -49,7 +42,7 @@ class NotCorrected(Exception):
 class Correction(NamedTuple):
     """One way to correct averages."""
 
-    batches: object  # returns Corrected averages of Quantities
+    batches: object  # returns Corrected averages of values, and of a function, as `best_of`
     is_anew: bool = False  # whether it needs them at other points than the draws
     # whether few evaluations tell its error, so that it has to agree with others
     is_approximate: bool = False
@@ -88,26 +81,27 @@ def ess_share(log_w):
     return float(w.sum() ** 2 / (len(w) * np.square(w).sum()))
 
 
-def best_of(corrections, f, findings):
-    """Return Corrected averages of Quantities, each with the smallest error; None without any.
+def best_of(corrections, values, function, findings):
+    """Return Corrected averages of values (chains, draws, q), each with the smallest error.
 
-    What fails is added to `findings`.
+    The function returns values (n, q) at positions (n, d), or is None. What fails is added to
+    `findings`. Without any correction that is None.
     """
     best = None
     for by, one in corrections.items():
-        if one.is_anew and f.at is None:
+        if one.is_anew and function is None:
             continue
         try:
-            own = one.batches(f)._replace(by=np.full(f.values.shape[2], by))
+            own = one.batches(values, function)._replace(by=np.full(values.shape[2], by))
         except Exception as error:  # of the model, or of the user's function
             if not one.is_anew:
                 raise
             raised = f"{type(error).__name__}: {error}"
             findings.append(finding("failed_correction", error=raised))
-            best, f = None, f._replace(at=None)
+            best, function = None, None
             continue
         if one.is_approximate:
-            best = with_approximate(best, own, f.values)
+            best = with_approximate(best, own, values)
         elif best is None:
             best = own
         else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
-from pymc_kameleon.analysis.corrections import NotCorrected, Quantities, Result, best_of
+from pymc_kameleon.analysis.corrections import NotCorrected, Result, best_of
 from pymc_kameleon.analysis.emulator_correction import by_emulator
 from pymc_kameleon.analysis.gradients_of_draws import by_gradients
 from pymc_kameleon.analysis.process_correction import by_process
@@ -55,7 +55,7 @@ class Draws:
 
     def corrected(self, values, function):
         """Return Corrected averages of values (chains, draws, q), each in the best way; or None."""
-        return best_of(self.corrections, Quantities(values, function), self.findings)
+        return best_of(self.corrections, values, function, self.findings)
 
     def many(self, function):
         """Return a function of positions (n, d) at many further draws; None without them."""

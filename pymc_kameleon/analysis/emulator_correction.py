@@ -40,7 +40,9 @@ def by_emulator(result):
     if result.group != EMULATOR_MOVES:
         raise NotCorrected("")
     moves, chains = moves_of(result.kept), result.kept.sizes["chain"]
-    return correction_by(moves, chains, LEAST_MOVES, lambda f: corrected(f.values, moves, f.at))
+    return correction_by(
+        moves, chains, LEAST_MOVES, lambda values, function: corrected(values, moves, function)
+    )
 
 
 def moves_of(kept):

@@ -45,7 +45,7 @@ LEAST_P = 1e-5
 def by_gradients(result):
     """Return the Correction by gradients of the log-density."""
     controls = controls_by_gradients(result.dt, result.posterior, result.model)
-    return Correction(lambda f: zero_variance(f.values, controls))
+    return Correction(lambda values, _: zero_variance(values, controls))
 
 
 def model_of_gradients(posterior, model):

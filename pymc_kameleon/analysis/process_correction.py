@@ -51,12 +51,12 @@ def by_process(result):
     known = known_of(result.dt[EVALUATIONS].to_dataset(), result.kept)
     is_believed = known is not NOTHING
 
-    def batches(f):
-        q = f.values.shape[2]
+    def batches(values, function):
+        q = values.shape[2]
         mean, error, sd = np.zeros(q), np.full(q, np.inf), np.zeros(q)
         if is_believed:
             with np.errstate(all="ignore"):
-                mean, error, sd = known.averages(f.at, max(1, NUMBERS_PER_PART // q))
+                mean, error, sd = known.averages(function, max(1, NUMBERS_PER_PART // q))
         one, halves = np.ones(q), np.full((2, q), np.nan)
         return Corrected(mean, error, one, np.full(q, is_believed), halves, sd=sd)
 

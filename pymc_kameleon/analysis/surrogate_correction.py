@@ -62,9 +62,9 @@ def by_surrogate(result):
     moves = moves_of(result.kept, result.learned, size)
     chains = len(moves.parameters)
 
-    def batches(f):
-        joined = f.values.reshape(chains, -1, f.values.shape[2])
-        found = corrected(joined, moves, f.at)
+    def batches(values, function):
+        joined = values.reshape(chains, -1, values.shape[2])
+        found = corrected(joined, moves, function)
         return found._replace(is_better=found.is_better & (found.gain > 1))
 
     return correction_by(moves, chains, LEAST_MOVES, batches)

@@ -11,7 +11,7 @@ from models import normal
 from runs import codes, messages, sample
 
 import pymc_kameleon as pk
-from pymc_kameleon.analysis.corrections import Correction, Quantities, best_of
+from pymc_kameleon.analysis.corrections import Correction, best_of
 from pymc_kameleon.analysis.evidence.draws import say_what_counts
 from pymc_kameleon.model.evaluators import Evaluators
 from pymc_kameleon.sampling import bridging, outcome, starts_of_run, workers
@@ -53,11 +53,11 @@ def test_what_an_evidence_depends_on(said):
 
 
 def test_a_correction_that_raises():
-    def raises(f):
+    def raises(values, function):
         raise ArithmeticError("no solution")
 
     found, values = [], np.random.default_rng(1).standard_normal((4, 100, 1))
-    assert best_of({"by_it": Correction(raises, True)}, Quantities(values, abs), found) is None
+    assert best_of({"by_it": Correction(raises, True)}, values, abs, found) is None
     assert codes(found) == ["failed_correction"]
     assert "ArithmeticError: no solution" in found[0].what
 

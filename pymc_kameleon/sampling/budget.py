@@ -244,15 +244,19 @@ def evaluations_left(prepared, computed):
             "keep_gradients evaluates the log-density between draws at the end of a run, which "
             "max_evaluations forbids: leave one of them out."
         )
-    outputs = job.outputs
-    others = {name for names in outputs.own_calls.values() for name in names}
-    others |= {*outputs.looped, *(computed if job.holds_gil else ())}
+    others = [*outputs_that_call(job.outputs), *(computed if job.holds_gil else ())]
     if others:
         raise ValueError(
             f"max_evaluations: {', '.join(sorted(others))} would call the model's black box again "
             "for each draw. Leave that out, by var_names or idata_kwargs, or compute it later."
         )
     return budget.left([chain.state for chain in prepared.chains])
+
+
+def outputs_that_call(outputs):
+    """Return the names of what is kept of draws, or boxes in loops, that call black boxes again."""
+    own = {name for names in outputs.own_calls.values() for name in names}
+    return sorted(own | {*outputs.looped})
 
 
 # ---- what is said of it -------------------------------------------------------------------------

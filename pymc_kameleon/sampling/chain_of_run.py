@@ -57,10 +57,6 @@ class Chain:
         """Draws of tuning in this run."""
         return max(0, self.tune - self.begun)
 
-    def n_kept(self, keeps_warmup):
-        """Return how many draws of this run are to be kept."""
-        return self.total - (self.begun if keeps_warmup else max(self.begun, self.tune))
-
     @property
     def can_advance(self):
         """Whether it could go on if there were a worker."""

@@ -50,7 +50,6 @@ def prepare(origin):
         check_names(steps[0].model, columns, origin.numbers)
         job = Job(steps, outputs, settings.keeps_warmup, settings.max_concurrent)
         states, settings = origin.begin(job)
-        _compile_learning(steps, states)
         numbered = enumerate(zip(origin.numbers, states, strict=True))
         chains = [Chain(row, number, state, steps) for row, (number, state) in numbered]
         run = Prepared(job, chains, None, settings, identity(job), origin)
@@ -85,15 +84,6 @@ def _record(origin, columns, job, states, settings, attributes):
         record.discard()
         raise
     return record
-
-
-def _compile_learning(steps, states):
-    """Compile now what chains that learn together would wait for later."""
-    tunes = any(state.monitor.done < state.monitor.tune for state in states)
-    if tunes and len(states) > 1:
-        for step in steps:
-            if step.pool_tuning:
-                step.compile_learning()
 
 
 # ---- a new run ----------------------------------------------------------------------------------

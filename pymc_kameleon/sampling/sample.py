@@ -14,18 +14,13 @@ from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
 from pymc_kameleon.samplers.choice import steps_of_run
-from pymc_kameleon.sampling.budget import NOTHING_SETTLED, evaluations_left
+from pymc_kameleon.sampling.budget import NOTHING_SETTLED, evaluations_left, outputs_that_call
 from pymc_kameleon.sampling.limits import Limits
 from pymc_kameleon.sampling.outcome import COMPUTED_GROUPS, Finish
 from pymc_kameleon.sampling.prepared import NewRun, names_to_keep, prepare
 from pymc_kameleon.sampling.progress import Progress
 from pymc_kameleon.sampling.resumed_run import ResumedRun
 from pymc_kameleon.sampling.run import Run
-from pymc_kameleon.sampling.run_costs import (
-    say_what_n_logp_leaves_out,
-    what_a_run_costs,
-    what_evaluations_cost,
-)
 from pymc_kameleon.sampling.settings import (
     MOST_DRAWS,
     Settings,
@@ -34,7 +29,7 @@ from pymc_kameleon.sampling.settings import (
 )
 from pymc_kameleon.sampling.workers import Workers, evaluators_of
 from pymc_kameleon.step.base import DEFAULT_DRAWS
-from pymc_kameleon.step.draw_costs import take_trials
+from pymc_kameleon.step.draw_costs import most_evaluations, take_trials, what_a_run_costs
 from pymc_kameleon.step.options import checked_bool, checked_integer, checked_number
 
 _log = logging.getLogger("pymc_kameleon")
@@ -357,18 +352,16 @@ def _say_what_begins(prepared, workers, limits, computed):
     parts = [workers.described(counted(len(chains), "chain")), "; ".join(moved)]
     at_once = workers.evaluations_at_once(max(len(chains), job.at_once))
     left = evaluations_left(prepared, computed)
-    if left is not None:
-        parts.append(what_evaluations_cost(job, left, at_once))
-    elif limits.target_ess is None:  # otherwise draws are the most, and say little
-        first = chains[0]
-        scouting = sum(chain.begun == 0 < chain.tune for chain in chains)
-        draws = first.total - first.begun
-        parts.append(
-            what_a_run_costs(job.steps, len(chains), draws, at_once, scouting, len(chains) > 1)
+    if left is not None or limits.target_ess is None:  # else draws are the most, and say little
+        draws = sum(chain.total - chain.begun for chain in chains)
+        most = draws * most_evaluations(job.steps) if left is None else left
+        parts.append(what_a_run_costs(job.steps, most, at_once))
+    _log.info(". ".join(filter(None, parts)) + ".")
+    if job.holds_gil and (names := outputs_that_call(job.outputs)):
+        _log.info(
+            f"{', '.join(names)}: black boxes are called again for each draw, which n_logp does "
+            "not count. Leave out what you do not need by var_names."
         )
-    _log.info(". ".join(part.rstrip(".") for part in parts if part) + ".")
-    kept = sum(chain.n_kept(job.keeps_warmup) for chain in chains)
-    say_what_n_logp_leaves_out(job, kept)
     return left
 
 

@@ -325,13 +325,6 @@ class KameleonStep(ArrayStepShared):
         `parameters`, `tuning`, `rng` and `log_density`. What is learned is written into the arrays.
         """
 
-    @staticmethod
-    def compile_learning():
-        """Load, or compile, what `learn` calls, and what averages over the draws are corrected by.
-
-        ``pk.sample`` does so before the first draw, so that nobody has to wait later.
-        """
-
     def _largest_n_logp(self):
         """Return how many evaluations a transition may take."""
         return 1

@@ -5,13 +5,13 @@ import time
 
 import numpy as np
 
-from pymc_kameleon.findings.words import in_words
+from pymc_kameleon.findings.words import grouped, in_words
 from pymc_kameleon.model.python_calls import WrongReturn
 
 _log = logging.getLogger("pymc_kameleon")
 
-SLOW_LOGP = 1e-3
-"""Seconds for one logp evaluation from which the user is told what a draw costs."""
+SLOW_LOGP, LONG_RUN = 1e-3, 30
+"""Seconds for one logp evaluation, and for a run, from which the user is told what it costs."""
 
 
 def most_evaluations(steps):
@@ -37,6 +37,18 @@ def seconds_per_logp(log_density, q, values):
     except Exception:  # a bad point is reported where a chain starts
         return np.nan
     return seconds
+
+
+def what_a_run_costs(steps, evaluations, at_once):
+    """Return in words how long so many evaluations take, at most, "" if that is not long."""
+    seconds = np.max([step.seconds_per_logp for step in steps])  # NaN if it raised at the start
+    total = evaluations * seconds / at_once
+    if not (seconds > SLOW_LOGP or total > LONG_RUN) or evaluations == 0:
+        return ""
+    return (
+        f"At most {grouped(evaluations)} evaluations of {in_words(seconds)}: about "
+        f"{in_words(total)} with {at_once} at a time"
+    )
 
 
 def take_trials(steps):

@@ -6,7 +6,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-import pymc as pm
 import pytest
 from models import box, normal
 from runs import QUIET, codes
@@ -15,7 +14,6 @@ import pymc_kameleon as pk
 from pymc_kameleon.findings.finding import finding, merged
 from pymc_kameleon.findings.words import chains_named, counted, in_words
 from pymc_kameleon.sampling import outcome
-from pymc_kameleon.sampling.run_costs import what_a_run_costs
 from pymc_kameleon.step import draw_costs
 from pymc_kameleon.step import messages as step_messages
 from pymc_kameleon.step.messages import say_if_compiling
@@ -73,63 +71,24 @@ def test_numbers_and_chains_in_words():
 # ---- before the first draw ----------------------------------------------------------------------
 
 
-def with_costs(step, seconds, monkeypatch):
-    monkeypatch.setattr(step, "seconds_per_logp", seconds)
-    return step
-
-
-def test_what_an_expensive_run_costs(monkeypatch):
-    """Nothing is called for a message: it might crash, and here that is the user's own process."""
-    op, model = box()
-    step = with_costs(pk.baselines.RWM(model=model, steps_per_draw=10), 0.1, monkeypatch)
-    op.count = 0
-    assert what_a_run_costs([step], 4, 2000, 2) == (
-        "4 chains × 2000 draws × 10 transitions of RWM = 80 000 evaluations of 100 ms: about "
-        "1 h 7 min with 2 at a time; steps_per_draw=1 makes 8000."
-    )
-    step.steps_per_draw = 1
-    assert what_a_run_costs([step], 1, 20, 1) == (
-        "1 chain × 20 draws × 1 transition of RWM = 20 evaluations of 100 ms: about 2 s with 1 at "
-        "a time."
-    )
-    assert op.count == 0
-
-
-def test_what_a_run_with_two_steps_costs(monkeypatch):
-    with pm.Model() as model:
-        x, y = pm.Normal("x"), pm.Normal("y", shape=3)
-    walk = with_costs(pk.baselines.RWM([x], model=model, steps_per_draw=5), 0.2, monkeypatch)
-    tries = with_costs(pk.CMH([y], model=model, steps_per_draw=1), 0.1, monkeypatch)
-    assert what_a_run_costs([walk, tries], 2, 50, 1) == (
-        "2 chains × 50 draws × 5 transitions of RWM = 500 evaluations of 200 ms, and × 1 transition"
-        " of CMH = at most 300 evaluations of 100 ms: about 2.2 min at most with 1 at a time; "
-        "steps_per_draw=1 makes 400."
-    )
-
-
-def test_looking_for_scales_counts_too(said, monkeypatch):
-    """As pk.sample does before the first draw, if the chain tunes; and not when it goes on."""
-    op, model = box()
-    step = with_costs(pk.GAM(model=model, steps_per_draw=1), 0.1, monkeypatch)
-    options = {"chains": 1, "cores": 1, "step": step, "model": model} | QUIET
-    said()
-    op.count = 0
-    first = pk.sample(1, tune=1, initvals={"x": np.zeros(2)}, **options)
-    cost = "= 2 evaluations of 100 ms, and about 60 to find the posterior: about 6.2 s"
-    assert cost in " ".join(said())
-    assert 2 + 3 + 10 < op.count <= 2 + 3 + 2 * 60  # three where it starts
-    pk.resume(first, 1, step=step, model=model, **QUIET)
-    assert "= 1 evaluation" in (found := " ".join(said()))
-    assert "scales" not in found
-    pk.sample(1, tune=0, **options)
-    assert "scales" not in " ".join(said())
-
-
-@pytest.mark.parametrize(("pools", "n"), [(False, 180), (True, 105)])
-def test_one_chain_looks_for_the_posterior_where_others_follow(pools, n, monkeypatch):
-    step = with_costs(pk.SurrogateMetropolis(model=box()[1]), 1.0, monkeypatch)
-    said = what_a_run_costs([step], 4, 10, 2, 4, pools)
-    assert f"about {n} to find the posterior: about {in_words((n + 40) / 2)} with 2" in said
+@pytest.mark.parametrize(
+    ("seconds", "n", "at_once", "words"),
+    [
+        (
+            [0.1],
+            80_000,
+            2,
+            "At most 80 000 evaluations of 100 ms: about 1 h 7 min with 2 at a time",
+        ),
+        ([0.1, 0.2], 20, 1, "At most 20 evaluations of 200 ms: about 4 s with 1 at a time"),
+        ([1e-4], 1000, 1, ""),
+        ([0.1], 0, 1, ""),
+        ([0.1, np.nan], 1000, 1, ""),  # it raised at the initial point
+    ],
+)
+def test_what_an_expensive_run_costs(seconds, n, at_once, words):
+    steps = [SimpleNamespace(seconds_per_logp=own) for own in seconds]
+    assert draw_costs.what_a_run_costs(steps, n, at_once) == words
 
 
 @pytest.mark.parametrize("seconds", [2, 1e-6])

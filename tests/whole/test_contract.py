@@ -920,7 +920,7 @@ def test_an_expensive_logp_is_mentioned_once(sampler, caplog, monkeypatch):
     def said(what):
         return [r.getMessage() for r in caplog.records if what in r.getMessage()]
 
-    draw, run = "One logp evaluation takes 2.1 ms", "1 chain × 2 draws × "
+    draw, run = "One logp evaluation takes 2.1 ms", "evaluations of 2.1 ms: about"
     options = {"chains": 1, "cores": 1, "progressbar": False, "compute_convergence_checks": False}
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
         step = sampler(model=box()[1])
@@ -933,6 +933,4 @@ def test_an_expensive_logp_is_mentioned_once(sampler, caplog, monkeypatch):
         pk.sample(1, tune=1, step=step, model=step.model, **options)
     assert [len(said(draw)), len(said(run))] == [0, 1]
     largest = step._largest_n_logp()
-    evaluations = f"= {'at most ' * (largest > 1)}{2 * step.steps_per_draw * largest} evaluations"
-    assert evaluations in said(run)[0]
-    assert (f"; steps_per_draw=1 makes {2 * largest}." in said(run)[0]) == advice
+    assert f"At most {2 * step.steps_per_draw * largest} evaluations" in said(run)[0]

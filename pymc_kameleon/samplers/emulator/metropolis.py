@@ -20,7 +20,6 @@ from pymc_kameleon.samplers.emulator import findings
 from pymc_kameleon.samplers.emulator.density import Mirrors
 from pymc_kameleon.samplers.emulator.evaluations import dataset_of, reused_by
 from pymc_kameleon.samplers.emulator.inner_chain import (
-    exploration_of_emulated,
     log_emulated_model,
     mirror_jump,
     note_calls,
@@ -126,11 +125,6 @@ class EmulatorMetropolis(ApproximationMetropolis):
     def emulates(self):
         """Which black boxes, with the sizes of their inputs and outputs, for the log of a run."""
         return findings.what_is_emulated(self.log_density.simulators)
-
-    @staticmethod
-    def compile_learning():
-        """Load, or compile, chains on the emulated posterior."""
-        exploration_of_emulated()
 
     def _findings(self):
         has_looked = self.fit.n_mirrors == 0 or self.tuning.found.looked[0]

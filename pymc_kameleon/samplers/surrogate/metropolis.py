@@ -26,7 +26,7 @@ from pymc_kameleon.samplers.surrogate.initial_search import SearchByProcess
 from pymc_kameleon.samplers.surrogate.inner_chain import N_INNER, Parameters, inner_chain, power
 from pymc_kameleon.samplers.surrogate.learning import WIDE
 from pymc_kameleon.samplers.surrogate.modes import Found
-from pymc_kameleon.samplers.surrogate.moves import compiled_runs, dataset_of, learned
+from pymc_kameleon.samplers.surrogate.moves import dataset_of, learned
 from pymc_kameleon.step.groups import SURROGATE_MOVES, Keeps
 from pymc_kameleon.step.learned import Quantity
 from pymc_kameleon.step.pooling import in_the_same_place
@@ -199,11 +199,6 @@ class SurrogateMetropolis(ApproximationStep):
     initial_search = SearchByProcess
     keeps = Keeps(SURROGATE_MOVES)
     lengths_of_run = ApproximationStep.lengths_of_run | {"home"}
-
-    @staticmethod
-    def compile_learning():
-        """Load, or compile, the inner chain by itself, which corrects averages in pk.summary."""
-        compiled_runs()
 
     def _allocate(self, scales, n_tune):
         d = scales.size

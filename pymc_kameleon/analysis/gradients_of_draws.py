@@ -120,7 +120,7 @@ def _check_draws(dt, posterior):
 
 def _kept_of(dt, posterior):
     """Return the group of these draws, None if there is none, or draws have changed since."""
-    if GRADIENTS not in getattr(dt, "children", ()) or "broken" not in dt[GRADIENTS].attrs:
+    if GRADIENTS not in getattr(dt, "children", ()):
         return None
     kept = dt[GRADIENTS].to_dataset()
     wanted = {dim: posterior[dim].values for dim in ("chain", "draw")}
@@ -174,17 +174,6 @@ def _evaluated(dt, posterior, model):
             "coordinate": layout.coordinates(),
         },
         {"broken": why_not_by_density(density, x, logp, gradients)},
-    )
-
-
-def check_kept(tree, step):
-    """Look between the draws of a run whose `step` has kept gradients, and keep what is seen."""
-    kept, logp = tree[GRADIENTS], tree["sample_stats"]["lp"]
-    if kept.sizes["draw"] < LEAST_DRAWS:
-        return
-    broken = why_not_by_graph(step.model.logp(), step.model.value_vars)
-    kept.attrs["broken"] = broken or why_not_by_density(
-        Density(step.log_density), kept["position"].values, logp.values, kept["gradient"].values
     )
 
 

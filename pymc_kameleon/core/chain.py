@@ -11,7 +11,6 @@ from pymc_kameleon.core.target import (
     Outputs,
     Target,
     clear_tally,
-    keep_gradient,
     log_density,
     take_gradient,
     write_outputs,
@@ -96,9 +95,7 @@ class Block(NamedTuple):
     status: int  # CURRENT, STALE_LOGP, STALE_DERIVED or MOVED, at the start of the first draw
     stats: NamedTuple  # the sampler's own, views of `row`: those of the draw at work
     row: np.ndarray  # (n_stats,), all numbers of that draw; NaN where nothing was written
-    # (draws, ...), where they go; shorter, if what comes last is not kept, or longer by 2d, for
-    # the position and the gradient there
-    rows: np.ndarray
+    rows: np.ndarray  # (draws, ...), where they go; shorter, if what comes last is not kept
 
 
 @cache
@@ -184,11 +181,9 @@ def _compile_draw(algorithms):
         row[COMMON.n_logp] = target.count[0] - count
         row[COMMON.scaling] = report(state, parameters, block.stats)
         row[COMMON.model_logp] = state.logp[0]
-        n_stats = min(row.size, block.row.size)
-        for k in range(N_COMMON, n_stats):
+        for k in range(N_COMMON, row.size):
             row[k] = block.row[k]
             block.row[k] = np.nan
-        keep_gradient(state, row[n_stats:])
         return True
 
     if make_others is None:

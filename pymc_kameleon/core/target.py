@@ -146,25 +146,6 @@ def _take_gradient(target, state):
     return lambda target, state: copy(target.gradient, state.gradient)
 
 
-def keep_gradient(state, row):
-    """Write the position, and the gradient there, into a row, if it has room for them."""
-    if hasattr(state, "gradient") and row.size > 0:
-        row[:] = np.concatenate([state.x, state.gradient])
-
-
-@overload(keep_gradient, jit_options=part_options())
-def _keep_gradient(state, row):
-    if "gradient" not in state.fields:
-        return lambda state, row: None
-
-    def keep(state, row):
-        d = row.size // 2
-        for k in range(d):
-            row[k], row[d + k] = state.x[k], state.gradient[k]
-
-    return keep
-
-
 def clear_tally(state):
     """Set the tally to zero, in which some states count what happens within a draw."""
     if hasattr(state, "tally"):

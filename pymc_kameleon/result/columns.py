@@ -6,7 +6,7 @@ from arviz_base import dict_to_dataset
 from pymc_kameleon.model.pymc_internals import find_constants, find_observations
 from pymc_kameleon.step.groups import (
     DRAWN_GROUPS,
-    GROUPS_BY_DRAW,
+    KEPT_GROUPS,
     WARMUP_GROUPS,
     WARMUP_POSTERIOR,
     WARMUP_STATS,
@@ -62,7 +62,7 @@ class Columns:
         coords, dims = {}, {}
         if group.endswith("posterior"):
             coords, dims = self.coords, self.dims
-        elif group in GROUPS_BY_DRAW:
+        elif group in KEPT_GROUPS:
             coords = {COORDINATE: self._steps[0].layout.coordinates()}
             own = self._steps[0].keeps.dims
             shaped = [name for name, (shape, _) in self.groups[group].items() if shape]

@@ -13,7 +13,7 @@ from pymc_kameleon.result.store import zarr_module
 from pymc_kameleon.step.groups import (
     DRAWN_GROUPS,
     EVALUATIONS,
-    GROUPS_BY_DRAW,
+    KEPT_GROUPS,
     LEARNED_GROUP,
     STATE_GROUP,
     WARMUP_GROUPS,
@@ -162,7 +162,7 @@ def _as_returned(tree):
     every = [*DRAWN_GROUPS, *(name for name in tree.children if name not in DRAWN_GROUPS)]
     for group in (name for name in every if name in tree.children):
         data = tree[group].to_dataset()
-        if group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *GROUPS_BY_DRAW):
+        if group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *KEPT_GROUPS):
             n = kept["tuning_kept" if group in WARMUP_GROUPS else "draws_kept"]
             data = data.sel(chain=chains).isel(draw=slice(n))
         if group in (DRAWN_GROUPS[0], WARMUP_POSTERIOR):

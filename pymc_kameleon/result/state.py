@@ -1,13 +1,16 @@
 """States of chains as a result holds them, and back.
 
-The group ``sampling_state`` holds all of it: positions, parameters, what tuning remembers, random
-generators, and how the steps were made, as arrays, numbers and text, which survive a file. The
-group ``learned`` tells people what tuning decided; nobody reads it back.
+The group ``sampling_state`` holds all of it: positions, parameters, what tuning remembers, and
+random generators. Of each chain that is a file of numpy's, as bytes, which a store holds, too. How
+the steps were made is in its attributes. The group ``learned`` tells people what tuning decided;
+nobody reads it back.
 """
 
+import io
 import json
 from dataclasses import fields
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import xarray as xr
@@ -22,6 +25,9 @@ STEP_TUPLES = ("parameters", "state", "tuning", "guide", "watch")
 
 DATA_CHANGED = "pm.Data, or the length of a dimension, was changed since"  # in errors
 
+UNREADABLE = (BadZipFile, EOFError, KeyError, OSError, RuntimeError, ValueError)
+"""Exceptions that files raise which were cut or changed."""
+
 
 class Saved(NamedTuple):
     """A saved run that can go on."""
@@ -35,7 +41,9 @@ class Saved(NamedTuple):
 def pack(steps, states):
     """Return the datasets ``learned`` and ``sampling_state`` of the states of chains."""
     chains = [list(map(_informed, steps, state.steps)) for state in states]
-    return learned_dataset(chains), xr.Dataset(stacked(steps, states))
+    contents = [as_bytes(state) for state in states]
+    rows = np.stack([in_room(content, max(map(len, contents))) for content in contents])
+    return learned_dataset(chains), xr.Dataset({"state": (("chain", "byte"), rows)})
 
 
 def identity(job):
@@ -52,104 +60,92 @@ def _informed(step, state):
     return copy
 
 
-def stacked(steps, states):
-    """Return the states of chains as arrays: name -> (dimensions, values)."""
-    arrays = {}
-    _stack_leaves(arrays, "point", [state.point for state in states])
-    for k in range(len(steps)):
-        own, prefix = [state.steps[k] for state in states], _prefix(k, len(steps))
+def as_bytes(state):
+    """Return the state of a chain as the content of a file."""
+    arrays = {"point": state.point}
+    for k, own in enumerate(state.steps):
         for name in STEP_TUPLES:
-            _stack(arrays, f"{prefix}{name}_", [getattr(state, name) for state in own])
-        for field in fields(ChainMonitor):
-            values = [getattr(state.monitor, field.name) for state in own]
-            _stack_leaves(arrays, f"{prefix}monitor_{field.name}", values)
-        points = [state.point for state in own]
-        begun = [point is not None for point in points]
-        nowhere = np.zeros(steps[k].layout.places.size)
-        _stack_leaves(arrays, f"{prefix}begun", begun)
-        points = [p if b else nowhere for p, b in zip(points, begun, strict=True)]
-        _stack_leaves(arrays, f"{prefix}own_point", points)
-        _stack_leaves(arrays, f"{prefix}tunes", [state.tune for state in own])
-        trails = [state.trail for state in own]
-        if not all(np.isnan(trail).all() for trail in trails):  # some are on their way
-            _stack_leaves(arrays, f"{prefix}trail", trails)
-        _stack_leaves(arrays, f"{prefix}rounds", [state.rounds for state in own])
-        _stack_leaves(arrays, f"{prefix}other_mode", [state.other_mode for state in own])
-        _stack_leaves(arrays, f"{prefix}data", [state.data.hex() for state in own])
-        generators = [json.dumps(s.rng.bit_generator_state, default=as_json) for s in own]
-        _stack_leaves(arrays, f"{prefix}rng", generators)
-    return arrays
+            arrays |= _leaves(f"{k}.{name}", getattr(own, name))
+        arrays |= {f"{k}.monitor.{name}": value for name, value in vars(own.monitor).items()}
+        begun = own.point is not None
+        arrays |= {} if begun else {f"{k}.trail": own.trail}
+        arrays[f"{k}.own_point"] = own.point if begun else np.zeros_like(state.point)
+        arrays[f"{k}.tunes"] = own.tune
+        arrays[f"{k}.rounds"], arrays[f"{k}.other_mode"] = own.rounds, own.other_mode
+        arrays[f"{k}.data"] = own.data.hex()
+        arrays[f"{k}.rng"] = json.dumps(own.rng.bit_generator_state, default=as_json)
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getbuffer()
+
+
+def in_room(content, size):
+    """Return the content of a file as an array (size,) that ends in zeros."""
+    room = np.zeros(size, np.uint8)
+    room[: len(content)] = np.frombuffer(content, np.uint8)
+    return room
+
+
+def arrays_in(room):
+    """Return what `unpack` needs, from what `in_room` returned; if damaged, raise an UNREADABLE."""
+    end = bytes(22)  # which zip looks for in the last 64 kB
+    with np.load(io.BytesIO(room.tobytes().rstrip(b"\0") + end)) as arrays:
+        return dict(arrays)
 
 
 def unpack(steps, arrays):
-    """Return the state of a chain, from what `pack` made of that chain alone."""
+    """Return the state of a chain, from the arrays that `as_bytes` made of it."""
     copies = [step.for_chain() for step in steps]
     try:
         for k, step in enumerate(copies):
-            _unpack_step(step, arrays, _prefix(k, len(copies)))
-        point = np.array(arrays["point"])
+            own = {n.removeprefix(f"{k}."): v for n, v in arrays.items() if n.startswith(f"{k}.")}
+            _unpack_step(step, own)
+        return ChainState(arrays["point"], [step.leave() for step in copies])
     except KeyError as missing:
         raise ValueError(
             f"The result has no {missing}: it was changed, or is of another version."
         ) from None
-    return ChainState(point, [step.sampling_state for step in copies])
 
 
-def _unpack_step(step, arrays, prefix):
+def _unpack_step(step, arrays):
     names = [field.name for field in fields(ChainMonitor)]
-    monitor = {name: arrays[f"{prefix}monitor_{name}"].item() for name in names}
-    step.setup_chain(0, monitor["tune"], monitor["draws"])
+    monitor = ChainMonitor(**{name: arrays[f"monitor.{name}"].item() for name in names})
+    step.setup_chain(0, monitor.tune, monitor.draws)
     for name in STEP_TUPLES:
-        template, free = getattr(step, name), step.lengths_of_run
-        setattr(step, name, _refill(template, f"{prefix}{name}_", arrays, free))
-    if arrays[f"{prefix}begun"].item():
-        step.point = np.array(arrays[f"{prefix}own_point"])
-    if arrays[f"{prefix}data"].item() != step.data.hex():
+        setattr(step, name, _refill(getattr(step, name), name, arrays, step.lengths_of_run))
+    if arrays["data"].item() != step.data.hex():
         raise ValueError(f"pk.resume needs the same data: {DATA_CHANGED}.")
-    if f"{prefix}trail" in arrays:
-        step.trail = np.array(arrays[f"{prefix}trail"]).reshape(-1, *step.trail.shape[1:])
-    if step.rounds.size:
-        step.rounds = np.array(arrays[f"{prefix}rounds"])
-    step.other_mode = np.array(arrays[f"{prefix}other_mode"])
-    step.rng = _generator_from_text(str(arrays[f"{prefix}rng"].item()))
-    step.monitor, step.tune = ChainMonitor(**monitor), bool(arrays[f"{prefix}tunes"].item())
+    if "trail" in arrays:
+        step.trail = arrays["trail"]
+    else:
+        step.point = arrays["own_point"]
+    step.rounds, step.other_mode = arrays["rounds"], arrays["other_mode"]
+    step.rng = _generator_from_text(arrays["rng"].item())
+    step.monitor, step.tune = monitor, arrays["tunes"].item()
 
 
-def _prefix(k, n_steps):
-    """Return what the names of the k-th step's arrays begin with, if there are several."""
-    return f"step_{k}_" if n_steps > 1 else ""
-
-
-def _stack(arrays, prefix, values):
-    """Put NamedTuples of all chains into `arrays`, leaf by leaf."""
-    for i, name in enumerate(values[0]._fields):
-        parts = [value[i] for value in values]
-        if isinstance(parts[0], tuple):
-            _stack(arrays, f"{prefix}{name}_", parts)
-        else:
-            _stack_leaves(arrays, prefix + name, parts)
-
-
-def _stack_leaves(arrays, name, leaves):
-    stacked = np.stack([np.asarray(leaf) for leaf in leaves])
-    if stacked.size:  # files have no arrays of length 0
-        arrays[name] = (("chain", *(f"{name}_dim_{i}" for i in range(stacked.ndim - 1))), stacked)
+def _leaves(prefix, values):
+    """Return the leaves of a NamedTuple by name."""
+    leaves = {}
+    for name, leaf in zip(values._fields, values, strict=True):
+        own = f"{prefix}.{name}"
+        leaves |= _leaves(own, leaf) if isinstance(leaf, tuple) else {own: leaf}
+    return leaves
 
 
 def _refill(template, prefix, arrays, free):
     """Return a NamedTuple like `template`, with leaves from `arrays`; `free` ones of any shape."""
     leaves = []
     for name, leaf in zip(template._fields, template, strict=True):
+        own = f"{prefix}.{name}"
         if isinstance(leaf, tuple):
-            leaves.append(_refill(leaf, f"{prefix}{name}_", arrays, free))
+            leaves.append(_refill(leaf, own, arrays, free))
         elif not isinstance(leaf, np.ndarray):
-            leaves.append(type(leaf)(arrays[prefix + name].item()))
-        elif prefix + name not in arrays and (leaf.size == 0 or name in free):
-            leaves.append(leaf)
+            leaves.append(type(leaf)(arrays[own].item()))
         else:
-            leaves.append(np.array(arrays[prefix + name], leaf.dtype, order="C"))
+            leaves.append(np.array(arrays[own], leaf.dtype, order="C"))
             if leaves[-1].shape != leaf.shape and name not in free:
-                raise ValueError(f"{prefix + name} has another shape in this version.")
+                raise ValueError(f"{own} has another shape in this version.")
     return type(template)(*leaves)
 
 

@@ -5,27 +5,25 @@ chain's draws are written before its state, and a state at one blow. So whenever
 each state has all its draws.
 """
 
-import io
 import json
 import shutil
 import time
 import warnings
 from math import prod
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import xarray as xr
 from filelock import FileLock, Timeout
 
 from pymc_kameleon.core.conventions import MOST_BYTES
-from pymc_kameleon.result.state import Saved, stacked
+from pymc_kameleon.result.state import UNREADABLE, Saved, arrays_in, as_bytes, in_room
 from pymc_kameleon.step.groups import (
     AHEAD,
     BEHIND,
     DRAWN_GROUPS,
     EVALUATIONS,
-    GROUPS_BY_DRAW,
+    KEPT_GROUPS,
     STATE_GROUP,
     WARMUP_GROUPS,
 )
@@ -46,9 +44,6 @@ SPARE_BYTES = 4096
 CHUNKING = {"write_empty_chunks": True}
 """How draws are written: else a file that has only NaN or 0 is left out, as if it were lost."""
 
-UNREADABLE = (BadZipFile, EOFError, KeyError, OSError, RuntimeError, ValueError)
-"""Exceptions that files raise which were cut or changed."""
-
 
 def zarr_module():
     """Return zarr, which is an optional requirement."""
@@ -61,7 +56,7 @@ def zarr_module():
     return zarr
 
 
-def new_store(path, steps, columns, numbers):
+def new_store(path, columns, numbers):
     """Return a Store at a path where there is nothing yet, which `create` makes."""
     lock = locked(path)
     if path.exists():
@@ -70,7 +65,7 @@ def new_store(path, steps, columns, numbers):
             f"{path} exists. pk.resume({str(path)!r}) goes on with it; otherwise take "
             "another path, or delete it."
         )
-    return Store(path, lock, steps, columns, numbers)
+    return Store(path, lock, columns, numbers)
 
 
 def locked(path):
@@ -105,7 +100,7 @@ def saved_store(path):
     except (FileNotFoundError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a store of pk.sample ({error}).") from None
     draws = {}
-    for group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *GROUPS_BY_DRAW):
+    for group in (*DRAWN_GROUPS, *WARMUP_GROUPS, *KEPT_GROUPS):
         if group in root:
             try:
                 draws[group] = xr.open_zarr(path, group=group, chunks=None, consolidated=False)
@@ -125,27 +120,18 @@ def _checkpointed(path, checkpoints, row):
     try:
         content = checkpoints[row]
         if content.any():
-            end = bytes(22)  # which zip looks for in the last 64 kB
-            with np.load(io.BytesIO(content.tobytes().rstrip(b"\0") + end)) as arrays:
-                return dict(arrays)
+            return arrays_in(content)
     except UNREADABLE as error:
         number = checkpoints.attrs["chains"][row]
         raise _damaged(path, f"the state of chain {number} cannot be read ({error})") from None
     raise ValueError(f"{path} is incomplete, its run ended early: delete it, and begin again.")
 
 
-def _as_bytes(steps, state):
-    """Return the state of a chain as the content of a file."""
-    content = io.BytesIO()
-    np.savez(content, **{name: values[0] for name, (_, values) in stacked(steps, [state]).items()})
-    return content.getbuffer()
-
-
 class Store:
     """The draws of all chains, in a locked Zarr store; what is not written yet, in memory."""
 
-    def __init__(self, path, lock, steps, columns, numbers):
-        self.path, self._lock, self._steps = Path(path), lock, steps
+    def __init__(self, path, lock, columns, numbers):
+        self.path, self._lock = Path(path), lock
         self.columns, self._numbers = columns, numbers
         # zarr reads a file to find an array, so they are kept at hand.
         self._arrays, self._is_new = {}, False
@@ -174,7 +160,7 @@ class Store:
 
     def _make_room(self, states):
         """Make the array that holds the states of chains."""
-        size = max(len(_as_bytes(self._steps, state)) for state in states) + SPARE_BYTES
+        size = max(len(as_bytes(state)) for state in states) + SPARE_BYTES
         self._checkpoints = self._root.create_array(
             "checkpoints",
             shape=(len(self._numbers), size),
@@ -218,7 +204,7 @@ class Store:
                     self._arrays[group, name] = self._root[f"{group}/{name}"]
         for row, state in enumerate(states):
             self._check_draws(row, state.monitor)
-        sizes = [len(_as_bytes(self._steps, state)) for state in states]
+        sizes = [len(as_bytes(state)) for state in states]
         # It may have been made by a version whose states held less.
         if max(sizes, default=0) + SPARE_BYTES // 2 > self._checkpoints.shape[1]:
             self._make_room(states)
@@ -296,10 +282,7 @@ class Store:
         self._took = self._written - start
 
     def _checkpoint(self, row, state):
-        blob = _as_bytes(self._steps, state)
-        whole = np.zeros(self._checkpoints.shape[1], np.uint8)
-        whole[: len(blob)] = np.frombuffer(blob, np.uint8)
-        self._checkpoints[row] = whole
+        self._checkpoints[row] = in_room(as_bytes(state), self._checkpoints.shape[1])
 
     def dataset(self, group, rows, start, stop):
         """Return some draws of some chains, which are read when they are needed."""

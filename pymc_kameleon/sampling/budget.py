@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pymc_kameleon.core.conventions import FEW
 from pymc_kameleon.findings.words import counted, grouped
 from pymc_kameleon.step.draw_costs import most_evaluations
-from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.warm_start.approach import FOLLOWING
 
 NOTHING_SETTLED, TUNING_SETTLED, ALL_SETTLED = range(3)
@@ -239,11 +238,6 @@ def evaluations_left(prepared, computed):
     job, budget = prepared.job, Budget.of(prepared.job, prepared.settings)
     if budget is None:
         return None
-    if job.steps[0].keeps.group == GRADIENTS:
-        raise ValueError(
-            "keep_gradients evaluates the log-density between draws at the end of a run, which "
-            "max_evaluations forbids: leave one of them out."
-        )
     others = [*outputs_that_call(job.outputs), *(computed if job.holds_gil else ())]
     if others:
         raise ValueError(

@@ -10,7 +10,6 @@ import pymc as pm
 import xarray as xr
 
 from pymc_kameleon.analysis.diagnose import findings_of_draws
-from pymc_kameleon.analysis.gradients_of_draws import check_kept
 from pymc_kameleon.findings.diagnosis import UNCHECKED, USABLE, Diagnosis, dataset_of
 from pymc_kameleon.findings.finding import finding, merged, say
 from pymc_kameleon.findings.words import capitalised, chains_named, counted, grouped, in_words
@@ -130,11 +129,6 @@ def of_end(why, until_enough, chains, length, left, how_to_go_on):
     if why in EARLY_ENDS:
         return [*found, finding("ended_early", why=EARLY_ENDS[why], **numbers)]
     return [*found, finding("not_enough", **numbers)]
-
-
-def check_gradients(tree, job):
-    """See whether the gradients that a result has can be used; if that fails, log why."""
-    _or_log("The check of gradients", partial(check_kept, tree, job.steps[0]))
 
 
 def of_chains(ended):

@@ -53,7 +53,7 @@ def prepare(origin):
         numbered = enumerate(zip(origin.numbers, states, strict=True))
         chains = [Chain(row, number, state, steps) for row, (number, state) in numbered]
         run = Prepared(job, chains, None, settings, identity(job), origin)
-        run.record = _record(origin, columns, job, states, settings, run.attributes())
+        run.record = _record(origin, columns, states, settings, run.attributes())
     except BaseException:
         if origin.lock is not None:
             origin.lock.release()
@@ -61,19 +61,18 @@ def prepare(origin):
     return run
 
 
-def _record(origin, columns, job, states, settings, attributes):
+def _record(origin, columns, states, settings, attributes):
     """Return where draws go, with those of an earlier run, and with the first states."""
     plan = attributes | {"draws_kept": -1}  # until it has ended
     monitors = [state.monitor for state in states]
     room = max(settings.most_draws, *(max(own.draws, own.done - own.tune) for own in monitors))
-    steps = job.copies()
     if origin.lock is not None:
-        record = Store(origin.path, origin.lock, steps, columns, origin.numbers)
+        record = Store(origin.path, origin.lock, columns, origin.numbers)
         return record.extend(monitors[0].tune, room, plan, states)
     if origin.store is None:
         record = Memory(columns, origin.numbers)
     else:
-        record = new_store(origin.store, steps, columns, origin.numbers)
+        record = new_store(origin.store, columns, origin.numbers)
     try:
         record.create(monitors[0].tune, room, plan, states)
         origin.put_draws_into(record)

@@ -11,7 +11,7 @@ from pymc_kameleon.findings.words import counted, grouped
 from pymc_kameleon.model.black_box_calls import taking_notes
 from pymc_kameleon.model.noise import REPEATABLE
 from pymc_kameleon.model.pymc_internals import coords_and_dims_for_inferencedata
-from pymc_kameleon.result.state import DATA_CHANGED, Saved, unpack
+from pymc_kameleon.result.state import DATA_CHANGED, UNREADABLE, Saved, arrays_in, unpack
 from pymc_kameleon.result.steps import check_same_step, rebuilt_step
 from pymc_kameleon.result.store import locked, saved_store
 from pymc_kameleon.samplers.choice import check_whole
@@ -231,8 +231,13 @@ def saved_tree(result):
     if "chain" not in states.dims:
         raise ValueError("The result has no dimension chain. Select one as dt.isel(chain=[0]).")
     numbers = states["chain"].values.tolist()
-    rows = range(len(numbers))
-    arrays = [{name: values.values[row] for name, values in states.items()} for row in rows]
+    try:
+        arrays = [arrays_in(room) for room in states["state"].values]
+    except UNREADABLE as error:
+        raise ValueError(
+            f"The states in 'sampling_state' cannot be read ({error}): they were changed, or are "
+            "of another version of pymc_kameleon."
+        ) from None
     no_draws = LEARNED_GROUP, STATE_GROUP
     draws = {name: result[name].to_dataset() for name in result.children if name not in no_draws}
     return Saved(states.attrs, numbers, arrays, draws)

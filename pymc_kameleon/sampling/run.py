@@ -26,7 +26,6 @@ from pymc_kameleon.sampling.chain_of_run import FirstWay
 from pymc_kameleon.sampling.ctrl_c import CtrlC
 from pymc_kameleon.sampling.limits import has_enough, next_look
 from pymc_kameleon.sampling.outcome import (
-    check_gradients,
     longest,
     of_chains,
     of_end,
@@ -34,7 +33,6 @@ from pymc_kameleon.sampling.outcome import (
     what_was_made,
 )
 from pymc_kameleon.sampling.workers import POLL_INTERVAL, Failed, do_task
-from pymc_kameleon.step.groups import GRADIENTS
 from pymc_kameleon.step.job import advance, learn
 from pymc_kameleon.step.make_draws import CannotStart, draws_of_looks
 from pymc_kameleon.step.problems import pool_searches
@@ -520,8 +518,6 @@ class Run:
         with self._on_disk():
             self._record.flush()
         tree = self._tree(chains, length)
-        if not silent and self._why in (None, "target_ess") and GRADIENTS in tree.children:
-            check_gradients(tree, self._job)
         if not self._disk_failed:
             with self._on_disk():
                 self._record.finish(tree, max(chain.made for chain in self._chains))

@@ -38,7 +38,7 @@ from pymc_kameleon.model.pymc_internals import (
 from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.model.watch import Watch
 from pymc_kameleon.step.draw_costs import say_what_a_draw_costs, seconds_per_logp
-from pymc_kameleon.step.groups import GRADIENTS, Keeps
+from pymc_kameleon.step.groups import Keeps
 from pymc_kameleon.step.initial_search import InitialSearch, NoSearch
 from pymc_kameleon.step.make_draws import (
     CannotStart,
@@ -158,7 +158,6 @@ class KameleonStep(ArrayStepShared):
         keep_adapting=False,
         region=None,
         jitter=True,
-        keep_gradients=False,
         pool_tuning=True,
         pseudo_marginal=False,
         model=None,
@@ -172,7 +171,6 @@ class KameleonStep(ArrayStepShared):
         given = {
             "target_accept": (target_accept, None),
             "keep_adapting": (keep_adapting, False),
-            "keep_gradients": (keep_gradients, False),
             "pool_tuning": (pool_tuning, True),
             "pseudo_marginal": (pseudo_marginal, False),
             "blocked": (blocked, True),  # which PyMC passes
@@ -206,13 +204,6 @@ class KameleonStep(ArrayStepShared):
         self.target_accept = checked_number("target_accept", target_accept, 0, 1)
         self.keep_adapting = checked_bool("keep_adapting", keep_adapting)
         self.pool_tuning = checked_bool("pool_tuning", pool_tuning)
-        if checked_bool("keep_gradients", keep_gradients):
-            if not self.layout.covers_all:
-                raise ValueError(
-                    f"keep_gradients needs {name} to move all variables, not only "
-                    f"{list(self.layout.shapes)}: leave it out beside other steps."
-                )
-            self.keeps = Keeps(GRADIENTS)
         self.jitters = checked_bool("jitter", jitter)
         region = self.layout.region_array({} if region is None else region)
         super().__init__(own, {}, blocked=blocked, rng=rng)
@@ -230,7 +221,6 @@ class KameleonStep(ArrayStepShared):
             "target_accept": self.target_accept,
             "keep_adapting": self.keep_adapting,
             "region": region,
-            "keep_gradients": bool(keep_gradients),
             "pool_tuning": self.pool_tuning,
             "pseudo_marginal": self.pseudo_marginal,
             **self.settings,

@@ -14,9 +14,6 @@ KEPT_GROUPS = SURROGATE_MOVES, EMULATOR_MOVES = "surrogate_moves", "emulator_mov
 GRADIENTS = "gradients"
 """Positions of draws on the unconstrained scale, and gradients there, of any sampler's result."""
 
-GROUPS_BY_DRAW = *KEPT_GROUPS, GRADIENTS
-"""What may be kept of each draw after tuning, besides itself."""
-
 EVALUATIONS = "evaluations"
 """All evaluations of the log-density, and what black boxes were given, and have returned."""
 
@@ -33,7 +30,7 @@ APPROXIMATIONS = {SURROGATE_MOVES: "surrogate", EMULATOR_MOVES: "emulator"}
 class Keeps(NamedTuple):
     """Where a sampler's `kept` is in a result, and the dimensions of what is not one row."""
 
-    group: str = ""  # one of `GROUPS_BY_DRAW`
+    group: str = ""  # one of `KEPT_GROUPS`
     dims: Mapping = MappingProxyType({})
 
 

@@ -44,11 +44,6 @@ jitter : bool, optional
     point, first moves by a uniform number in (−1, 1) in each of the step's coordinates on the
     unconstrained scale. True by default. Starts of your own, ``initvals=``, are kept, unless they
     equal the initial point. ``pk.sample`` disperses starts itself.""",
-    "keep_gradients": """
-keep_gradients : bool, optional
-    Let ``pk.sample`` keep the gradient at each draw, which the sampler knows, in
-    ``dt["gradients"]``. So ``pk.summary`` and ``pk.expectation`` correct averages, and need neither
-    the model nor an evaluation; see docs/any_run.md. It changes no draw. False by default.""",
     "pool_tuning": """
 pool_tuning : bool, optional
     Whether the chains of ``pk.sample`` learn from one another while they tune, True by default: see
@@ -99,7 +94,6 @@ def options_unknown_to(cls):
         "keep_adapting": "keep_adapting" not in cls.lacks,
         "pseudo_marginal": not cls.needs_exact_logp,
         "blocked": False,
-        "keep_gradients": cls.derivatives > 0,
         "pool_tuning": cls.learns != "alone" or cls.initial_search.follows,
     }
     return {name for name, is_there in has.items() if not is_there}

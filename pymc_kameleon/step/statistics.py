@@ -8,22 +8,14 @@ from typing import NamedTuple, get_type_hints
 
 import numpy as np
 
-from pymc_kameleon.core.arrays import floats, kinds_of
+from pymc_kameleon.core.arrays import kinds_of
 from pymc_kameleon.core.chain import CommonStats
 from pymc_kameleon.core.rows import Rows
 from pymc_kameleon.model import noise
-from pymc_kameleon.step.groups import GRADIENTS
 
 
 class NoStats(NamedTuple):
     """A sampler's own statistics, if it has none."""
-
-
-class KeptGradients(NamedTuple):
-    """What is kept of each draw with `keep_gradients`: x, and the gradient there."""
-
-    position: floats("d")
-    gradient: floats("d")
 
 
 class Statistics:
@@ -35,7 +27,6 @@ class Statistics:
 
     def __init__(self, step):
         self._stats, whole = step.stats, step.layout.covers_all
-        keeps_gradients = step.keeps.group == GRADIENTS
         sizes = {"d": step.layout.d} | step.settings
         common, fields = kinds_of(CommonStats, {}), kinds_of(step.stats, sizes)
         kept = fields.pop("kept", {})
@@ -47,15 +38,12 @@ class Statistics:
             raise TypeError(f"{type(step).__name__} declares {taken}, which every sampler has.")
         if step.pseudo_marginal:
             own[noise.NOISE_STATISTIC] = (), np.float64
-        if keeps_gradients:
-            kept = kinds_of(KeptGradients, sizes)
         self.kinds, self.kept = common | own, kept if whole else {}
         self._rows = Rows(self.kinds)
         self._fields = Rows(fields, first=len(common))
         self._kept = Rows(kept, first=self._rows.end)
         self._type_of_kept = get_type_hints(step.stats).get("kept")
-        reported = self._rows.end if keeps_gradients else self._kept.end
-        self._nothing = np.full(reported, np.nan)
+        self._nothing = np.full(self._kept.end, np.nan)
         self.width = self._kept.end if whole else self._rows.end
         if not whole:
             del self.kinds["model_logp"]

@@ -85,6 +85,15 @@ def test_in_the_context_nothing_is_passed_and_elsewhere_nothing_is_done():
         assert (pk.summary(dt)["gain"] > 1).all()
 
 
+def test_draws_of_a_region_are_not_those_of_the_model():
+    """Their mean is another one, by less than their own errors would show."""
+    with pm.Model() as model:
+        pm.Normal("x", [0.0, 1.0], [1.0, 0.5], shape=2)
+    step = pk.baselines.MALA(model=model, region={"x": (-2.5, 9.0)}, steps_per_draw=5)
+    dt = sample(step, draws=300, tune=300, chains=4, random_seed=4)
+    assert "region" in pk.summary(dt, model=model).attrs["not_by_gradients"]
+
+
 @pytest.mark.slow
 def test_gradients_are_kept(monkeypatch, tmp_path):
     dt = draws_of_pair()

@@ -9,6 +9,7 @@ from pymc.stats.convergence import SamplerWarning
 
 import pymc_kameleon as pk
 from pymc_kameleon.findings.registry import NOTE
+from pymc_kameleon.result.state import arrays_in
 from pymc_kameleon.step.base import KameleonStep
 from pymc_kameleon.step.job import ChainState, Job
 from pymc_kameleon.step.problems import findings_of, label
@@ -50,6 +51,16 @@ def assert_same(one, other, groups=DRAWN):
             assert a[name].dims == b[name].dims, name
             assert a[name].dtype == b[name].dtype, name
             np.testing.assert_array_equal(a[name], b[name], name)
+
+
+def states_of(result):
+    """Return the arrays of the state of each chain of a result, by name."""
+    return [arrays_in(room) for room in result["sampling_state"]["state"].values]
+
+
+def done_of(result):
+    """Return how many draws each chain has made."""
+    return [own["0.monitor.done"].item() for own in states_of(result)]
 
 
 def messages(caplog, level=logging.INFO):

@@ -3,7 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
-from runs import QUIET, assert_same, resume, sample
+from runs import QUIET, assert_same, resume, sample, states_of
 from simulated import growth
 
 import pymc_kameleon as pk
@@ -82,14 +82,13 @@ def test_all_evaluations_of_a_search_are_in_its_rounds(name, sum_model):
     model = growth() if step is pk.EmulatorMetropolis else sum_model
     dt = made_by(step, model)
     own = dt["search"].to_dataset()
-    state = dt["sampling_state"]
-    made = [state[k].values for k in state if k.endswith("monitor_on_the_way")]
+    states = states_of(dt)
     for chain in (0, 1):
         for k in np.unique(own["of_step"]):
             of_search = own.sel(round=(own["of_chain"] == chain) & (own["of_step"] == k))
             assert (np.diff(of_search["evaluations"]) > 0).all()
             assert (np.diff(of_search["logp"]) >= 0).all()
-            assert of_search["evaluations"].values[-1] == made[k][chain]
+            assert of_search["evaluations"].values[-1] == states[chain][f"{k}.monitor.on_the_way"]
             assert of_search["decided"].values[-1] == "start of the chain"
     assert decided <= set(own["decided"].values)
     assert all(own[name].attrs["description"] for name in own)

@@ -390,7 +390,7 @@ def test_what_waits_is_part_of_the_draws(walk, path):
     """Wherever these begin."""
     sample(walk, store=path)
     lock = locked(path)
-    held = Store(path, lock, [walk], _columns(walk), [0, 1]).extend(0, 30, {}, [])
+    held = Store(path, lock, _columns(walk), [0, 1]).extend(0, 30, {}, [])
     stored = held.dataset("posterior", [0, 1], 0, 30).load()
     held._draws[1, "posterior", "x"] = (10, [np.arange(5.0), np.arange(5.0, 20.0)])
     expected = stored["x"].values.copy()

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 from counted import CALLS, Switch, counting, told
 from models import normal
-from runs import DRAWN, QUIET, assert_same, codes, messages
+from runs import DRAWN, QUIET, assert_same, codes, messages, states_of
 from simulated import growth, simulator
 
 import pymc_kameleon as pk
@@ -136,7 +136,7 @@ def test_there_is_room_for_no_more_on_the_way(plain_surrogate, monkeypatch):
     monkeypatch.setattr(KameleonStep, "leave", noted)
     result = limited(plain_surrogate, 80)
     assert 0 < max(len(state.trail) for state in left) <= 80
-    assert "trail" not in result["sampling_state"]  # of a way that has ended
+    assert all("0.trail" not in own for own in states_of(result))  # of a way that has ended
 
 
 @pytest.mark.slow
@@ -442,8 +442,8 @@ def test_a_run_without_a_limit_may_get_one(plain_walk, monkeypatch):
         with monkeypatch.context() as patch:
             stop_when(patch, stage)
             part = pk.sample(step=plain_walk, **options, **QUIET)
-        before = part["sampling_state"].to_dataset()
-        made = sum(int(before[f"monitor_{k}"].sum()) for k in ("on_the_way", "to_tune", "to_draw"))
+        kinds = ("on_the_way", "to_tune", "to_draw")
+        made = sum(int(own[f"0.monitor.{k}"]) for own in states_of(part) for k in kinds)
         result = resumed(part, plain_walk, max_evaluations=4000)
         assert 3900 < n_logp(result) - made <= 4000
     with pytest.raises(ValueError, match="do not suffice"):

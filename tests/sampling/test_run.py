@@ -15,7 +15,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from models import box, normal
-from runs import DRAWN, QUIET, assert_same, codes, messages, resume, sample
+from runs import DRAWN, QUIET, assert_same, codes, done_of, messages, resume, sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.model import pymc_internals
@@ -222,7 +222,7 @@ def test_time_may_be_up_while_tuning(walk, whole, by_one, monkeypatch, caplog):
         with caplog.at_level(logging.WARNING, "pymc_kameleon"):
             result = sample(walk, max_time=20)
     assert {"no_draws", "ended_early"} <= set(codes(result))
-    assert result["sampling_state"]["monitor_done"].values.tolist() == [11, 10]
+    assert done_of(result) == [11, 10]
     assert_same(resume(result, walk.model, None), whole, ALL)
     assert_same(sample(walk, max_time=3600), whole, ALL)
 
@@ -430,7 +430,7 @@ def press_twice(step, cores, folder):
     threading.Thread(target=press, daemon=True).start()
     starts = [faults.well(0), {"x": faults.well(1)["x"] - [3.0, 0.0]}]
     tree = sample(step, tune=20, cores=cores, initvals=starts, random_seed=1)
-    (folder / "done").write_text(json.dumps(tree["sampling_state"]["monitor_done"].values.tolist()))
+    (folder / "done").write_text(json.dumps(done_of(tree)))
 
 
 @pytest.mark.parametrize("cores", [pytest.param(1, marks=pytest.mark.slow), 2])

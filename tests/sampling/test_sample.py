@@ -28,7 +28,19 @@ from pymc.util import get_random_generator
 from pytensor import wrap_py
 from pytensor.compile.mode import get_mode
 from pytensor.raise_op import Assert
-from runs import DRAWN, QUIET, WARMUP, assert_same, codes, messages, resume, sample, unpooled
+from runs import (
+    DRAWN,
+    QUIET,
+    WARMUP,
+    assert_same,
+    codes,
+    done_of,
+    messages,
+    resume,
+    sample,
+    states_of,
+    unpooled,
+)
 from test_contract import BY_FAMILY, BY_FEW, ROWS, refusal
 from test_contract import run as run_by_hand
 
@@ -431,7 +443,7 @@ def test_resumes_with_any_generator(kind, walk, line, tmp_path):
         sample(walk, draws=draws, random_seed=np.random.Generator(getattr(np.random, kind)(3)))
         for draws in (30, 60)
     )
-    assert json.loads(str(half["sampling_state"]["rng"][0].values))["bit_generator"] == kind
+    assert json.loads(states_of(half)[0]["0.rng"].item())["bit_generator"] == kind
     assert_same(resume(half, line), whole)
 
 
@@ -623,8 +635,12 @@ def test_results_that_were_changed_are_refused(walk, line):
     half = sample(walk)
     with pytest.raises(ValueError, match="no dimension chain"):
         resume(half.isel(chain=0), line)
-    half["sampling_state"] = half["sampling_state"].to_dataset().drop_vars("parameters_log_scale")
-    with pytest.raises(ValueError, match=r"has no .*log_scale.*was changed"):
+    states = half["sampling_state"]["state"].values
+    states[0] = np.frombuffer(bytes(states[0]).replace(b"0.rng", b"0.rnd"), np.uint8)
+    with pytest.raises(ValueError, match=r"has no 'rng'.*was changed"):
+        resume(half, line)
+    states[0, ::9] = 0
+    with pytest.raises(ValueError, match=r"cannot be read .*: they were changed"):
         resume(half, line)
 
 
@@ -634,7 +650,7 @@ def test_results_that_were_changed_are_refused(walk, line):
 def leaves(parameters, prefix=""):
     for name, value in zip(parameters._fields, parameters, strict=True):
         if isinstance(value, tuple):
-            yield from leaves(value, f"{prefix}{name}_")
+            yield from leaves(value, f"{prefix}{name}.")
         else:
             yield prefix + name, np.asarray(value)
 
@@ -644,14 +660,14 @@ def test_what_is_learned_is_what_a_step_driven_by_hand_learns(cls, line):
     step = cls(model=line, **ROWS[cls.__name__][1])
     starts = [{"x": np.array(0.3)}, {"x": np.array(-1.0)}]
     result = sample(unpooled(step), tune=100, initvals=starts)
-    learned, states = result["learned"], result["sampling_state"]
+    learned, states = result["learned"], states_of(result)
     assert learned["chain"].values.tolist() == [0, 1]
     for i, rng in enumerate(get_random_generator(7).spawn(2)):
         rng.integers(2**30)  # was for the start
         run_by_hand(step, starts[i], 30, 100, seed=rng)
-        for name, value in leaves(step.parameters, "parameters_"):
+        for name, value in leaves(step.parameters, "0.parameters."):
             if value.size:
-                np.testing.assert_array_equal(states[name][i], value, name)
+                np.testing.assert_array_equal(states[i][name], value, name)
         assert set(learned.data_vars) == set(step._learned())
         for name, quantity in step._learned().items():
             np.testing.assert_array_equal(learned[name][i], quantity.values, name)
@@ -978,7 +994,7 @@ def test_exceptions_on_the_way_to_the_posterior_say_so(k):
         sample(unpooled(step), chains=2, cores=1, initvals=starts)
     note = f"In chain 1, evaluation {k + 1} of the search for the posterior, before the first draw"
     assert error.value.__notes__[0].startswith(note)
-    assert error.value.result["sampling_state"]["monitor_done"].values[0] > 0
+    assert done_of(error.value.result)[0] > 0
 
 
 def test_an_exception_stops_the_other_chains(walk, monkeypatch):

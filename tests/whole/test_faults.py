@@ -39,6 +39,7 @@ from runs import (
     assert_same,
     begun,
     codes,
+    done_of,
     job_of,
     joined,
     messages,
@@ -203,7 +204,7 @@ def test_ctrl_c_at_a_random_moment(where, n, walk, black_walk, done):
             assert not done
             continue
         kept += is_part_of(result, whole)
-        made = result["sampling_state"]["monitor_done"].to_series().to_dict()
+        made = dict(enumerate(done_of(result)))
         assert all(made[chain] >= n for chain, n in done)
         if min(made.values()) < 10:
             result = resume(result, step.model, None)
@@ -268,7 +269,7 @@ def interrupt(where, n, seed=1):
                 assert not done
                 continue
             kept += is_part_of(result, whole)
-            made = result["sampling_state"]["monitor_done"].to_series().to_dict()
+            made = dict(enumerate(done_of(result)))
             assert all(made[chain] >= n for chain, n in done)
             if min(made.values()) < 10:
                 result = resume(result, model, None, cores=1, quiet=True)
@@ -523,7 +524,7 @@ def test_one_chain_may_have_ended_before_a_run_is_interrupted(walk, monkeypatch)
     monkeypatch.setattr(pk.sampling.chain_of_run.Chain, "can_advance", behind)
     half = sample(walk, callback=lambda run, draw: run.stop() if draw.draw_idx == 79 else None)
     monkeypatch.undo()
-    assert half["sampling_state"]["monitor_done"].values.tolist() == [80, 50]
+    assert done_of(half) == [80, 50]
     assert half["posterior"].sizes["chain"] == 1
     assert_same(resume(half, walk.model, None), whole, ALL)
 

@@ -10,7 +10,7 @@ import pytest
 import reference
 from invariance import TARGETS, invariance_p_value, log_banana, moved_fast, tuned
 from models import Blind, black_box, normal, normal_model
-from runs import assert_same, codes, resume, sample
+from runs import assert_same, codes, done_of, resume, sample
 from slow_modes import SlowModes, set_modes
 
 import pymc_kameleon as pk
@@ -558,7 +558,7 @@ def test_with_few_evaluations_the_others_begin_where_the_first_one_has_come(step
 def test_a_run_that_stops_before_the_others_begin_follows_when_it_goes_on(step):
     whole = sample(step, chains=3)
     begun = sample(step, chains=3, callback=lambda run, draw: run.stop())
-    assert begun["sampling_state"]["monitor_done"].values.tolist() == [1, 0, 0]
+    assert done_of(begun) == [1, 0, 0]
     assert_same(resume(begun, step.model), whole)
 
 

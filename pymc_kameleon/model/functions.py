@@ -272,6 +272,7 @@ class ModelLogp(ModelFunctions):
     """
 
     what, kind_of_box, n_trials = "The model's log-density", Noted, 0
+    emulates = ""  # which black boxes of it are emulated, in words
     rejects_errors = False  # of any kind, beside what black boxes say of theirs
 
     def __init__(self, model, own, initial_point, compile_kwargs, region, derivatives=0):

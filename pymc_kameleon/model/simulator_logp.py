@@ -25,6 +25,7 @@ from pytensor.compile import Mode
 from pytensor.gradient import NullTypeGradError
 
 from pymc_kameleon.core.conventions import ROOT_EPS
+from pymc_kameleon.findings.words import counted
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     density_entry,
@@ -69,6 +70,17 @@ class SimulatorLogp(ModelLogp):
         depends_on = own, cut.simulators.sizes.tolist(), cut.simulators.applications.tolist()
         self._to_compile = model, depends_on, lambda: self._graphs(cut, own), compile_kwargs
         self._to_check = cut.start, initial_point
+
+    @property
+    def emulates(self):
+        """Which black boxes, with their inputs and outputs, in words."""
+        parts = []
+        for b, box in enumerate(self.simulators.boxes):
+            n_calls = (self.simulators.applications[:, 0] == b).sum()
+            often = f", {n_calls} times in each evaluation" if n_calls > 1 else ""
+            sizes = f"{counted(box.p, 'input')}; {counted(box.q, 'output')}"
+            parts.append(f"`{box.name}` ({sizes}){often}")
+        return f", emulating {' and '.join(parts)}"
 
     def compiled(self):
         """Compile it; raise NotEmulated if numba cannot, or if nothing is to be emulated."""

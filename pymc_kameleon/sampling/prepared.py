@@ -3,7 +3,7 @@
 A new run and one that goes on differ in where these come from: a `NewRun` or a `ResumedRun`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -176,7 +176,8 @@ def first_states(job, settings, random_seed, initvals, known):
         step_rngs = rng.spawn(len(own)) if len(own) > 1 else [rng]
         parts = zip(own, step_rngs, known, longest, ways[k], evaluated, strict=True)
         for step, step_rng, before, room, way, (n_made, noted) in parts:
-            step.known_before, step.search.longest_way = before, room
+            step.of_run = replace(step.of_run, known_before=before)
+            step.search.longest_way = room
             step.setup_chain(step_rng, tune, draws)
             step.watch.turn(k if k < LOOKING_CHAINS else -1)
             begins_elsewhere = step.pool_tuning and k > 0 and step.search.is_one_of_many

@@ -346,7 +346,8 @@ def _say_what_begins(prepared, workers, limits, computed):
     """
     job, chains = prepared.job, prepared.chains
     moved = [
-        f"{type(step).__name__}: [{', '.join(map(natural_name, step.var_names))}]{step.emulates}"
+        f"{type(step).__name__}: [{', '.join(map(natural_name, step.var_names))}]"
+        f"{step.log_density.emulates}"
         for step in job.steps
     ]
     parts = [workers.described(counted(len(chains), "chain")), "; ".join(moved)]

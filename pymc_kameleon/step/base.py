@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -87,6 +87,15 @@ class KameleonState(StepMethodState):
     watch: Watch
 
 
+@dataclass(frozen=True)
+class OfRun:
+    """What a run of `pk.sample` tells a step; the defaults are those of ``pm.sample``."""
+
+    max_concurrent: int = 1  # evaluations that it may have under way
+    known_before: Any = None  # what the chains reuse of earlier runs, from `reused`
+    patience: float = math.inf  # seconds after which a search tells how far it is
+
+
 OWN_FIELDS = [f.name for f in fields(KameleonState) if f.name not in ("var_names", "rng")]
 
 
@@ -110,7 +119,6 @@ class KameleonStep(ArrayStepShared):
 
     # What users see
     lacks: ClassVar[frozenset] = frozenset()  # `target_accept` and `keep_adapting`, if no options
-    emulates: ClassVar[str] = ""  # what a run says of it besides its variables
     needs_exact_logp: ClassVar[str] = ""  # why the log-density cannot be an estimate, if so
     # The covariance of a normal proposal around the chain's point, if it has one:
     # ``(learned, x, options) -> covariance``, of a Dataset, x (d,), and the options given.
@@ -128,11 +136,6 @@ class KameleonStep(ArrayStepShared):
     keeps: Keeps = Keeps()  # where `kept` of its statistics is in a result
     lengths_of_run: ClassVar[frozenset] = frozenset()  # fields whose length depends on the run
     _state_class = KameleonState
-
-    # What pk.sample sets
-    max_concurrent = 1  # evaluations that a run may have under way
-    known_before = None  # what the chains reuse of earlier runs, from `reused`
-    patience = math.inf  # seconds after which a search tells how far it is
 
     default_target_accept = staticmethod(default_target_accept)
     default_steps_per_draw = staticmethod(lambda d: max(10, d))
@@ -226,7 +229,7 @@ class KameleonStep(ArrayStepShared):
             **self.settings,
         }
         self._common_start = np.concatenate([np.ravel(common_start[var.name]) for var in own])
-        self._outputs = None
+        self._outputs, self.of_run = None, OfRun()
         self._prior_draws = []  # none yet, which all copies share
         self.setup_chain(self.rng, DEFAULT_DRAWS, draws=0)
         self._compile()
@@ -463,7 +466,8 @@ class KameleonStep(ArrayStepShared):
         twin.__dict__.update(self.__dict__)
         twin.log_density, twin.jitters = self.log_density.copy(), False
         twin.search = type(self.search)(twin)
-        twin.patience, twin._buffer = WARM_START_PATIENCE, self.statistics.buffer()
+        twin.of_run = replace(self.of_run, patience=WARM_START_PATIENCE)
+        twin._buffer = self.statistics.buffer()
         return twin
 
     def outputs(self, names):

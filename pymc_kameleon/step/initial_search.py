@@ -87,7 +87,7 @@ class InitialSearch:
         logp = RecordedLogp(
             lambda x: log_density(np.concatenate([x, others])),
             step.trail,
-            step.patience,
+            step.of_run.patience,
             log_density.gradient[: self.n_noted],
             asks,
             self.has_gradient,
@@ -197,7 +197,7 @@ class InitialSearch:
     @property
     def is_one_of_many(self):
         """Whether a chain begins where the first one says, as evaluations are many at a time."""
-        return self.follows and self.step.max_concurrent > 1
+        return self.follows and self.step.of_run.max_concurrent > 1
 
     @property
     def is_under_way(self):

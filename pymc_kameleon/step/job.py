@@ -155,7 +155,7 @@ class Job:
         """Return copies of the steps for a chain."""
         copies = [step.for_chain() for step in self.steps]
         for step in copies:
-            step.max_concurrent = self.at_once
+            step.of_run = replace(step.of_run, max_concurrent=self.at_once)
         return copies
 
     def n_looks(self, begun, tune, total, chains):

@@ -528,7 +528,7 @@ def cut(file):
     ("file", "damage", "message"),
     [
         ("checkpoints/c/1/0", cut, "the state of chain 1 cannot be read"),
-        ("posterior/x/zarr.json", cut, "posterior cannot be read"),
+        ("posterior/x/zarr.json", cut, "posterior.x.zarr.json cannot be read"),
         ("posterior/chain/c/0", cut, "posterior cannot be read"),
         ("sample_stats/lp/zarr.json", Path.unlink, "it lacks sample_stats/lp"),
         ("posterior/x/c/1/0", cut, "posterior/x of chain 1 lacks draws that its state has made"),

@@ -76,7 +76,7 @@ class SearchOfChain(BatchSearch):
             paid,
             fit.knows_enough(step),
             fit.images(step),
-            np.clip(step.max_concurrent, 2, MOST_AT_ONCE),
+            np.clip(step.of_run.max_concurrent, 2, MOST_AT_ONCE),
         )
         self.begin(self.search.go(start))
 

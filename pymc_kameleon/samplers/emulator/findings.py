@@ -5,22 +5,11 @@ from itertools import compress
 import numpy as np
 
 from pymc_kameleon.findings.finding import finding
-from pymc_kameleon.findings.words import counted, some
+from pymc_kameleon.findings.words import some
 from pymc_kameleon.samplers.approximation.moves import BY_S, mean_worth
 
 LEAST_WORTH = 0.3
 """Worth of a move by the emulator below which it does not predict; 2 would be independent draws."""
-
-
-def what_is_emulated(simulators):
-    """Return in words the black boxes of a log-density, with their inputs and outputs."""
-    parts = []
-    for b, box in enumerate(simulators.boxes):
-        n_calls = (simulators.applications[:, 0] == b).sum()
-        often = f", {n_calls} times in each evaluation" if n_calls > 1 else ""
-        sizes = f"{counted(box.p, 'input')}; {counted(box.q, 'output')}"
-        parts.append(f"`{box.name}` ({sizes}){often}")
-    return f", emulating {' and '.join(parts)}"
 
 
 def of_mirrors(mirrors, names):

@@ -121,11 +121,6 @@ class EmulatorMetropolis(ApproximationMetropolis):
         n_mirrors = most if likely_symmetries(self) else 0
         return OutputsFit(log_density, n_mirrors)
 
-    @property
-    def emulates(self):
-        """Which black boxes, with the sizes of their inputs and outputs, for the log of a run."""
-        return findings.what_is_emulated(self.log_density.simulators)
-
     def _findings(self):
         has_looked = self.fit.n_mirrors == 0 or self.tuning.found.looked[0]
         found = [

@@ -61,7 +61,7 @@ class OutputsFit(Fit):
 
     def start(self, step, scales):
         """Return fresh Arrays, with what is taken up of earlier runs."""
-        d, before = scales.size, step.known_before
+        d, before = scales.size, step.of_run.known_before
         sizes = self.structure.sizes(MOST_POINTS)
         sizes |= {"d": d, "tape": 2 * self.n_noted + d, "mirrors": self.n_mirrors}
         if before is None:

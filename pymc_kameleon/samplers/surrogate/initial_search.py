@@ -126,13 +126,13 @@ class SearchByProcess(InitialSearch):
 
     @property
     def _most_by_process(self):
-        return most_of_search(self.d, self.step.max_concurrent)
+        return most_of_search(self.d, self.step.of_run.max_concurrent)
 
     def usual_evaluations(self):
         """Return about how many evaluations the way takes, and one that follows."""
         if not self.is_active:
             return super().usual_evaluations()
-        own = active_budget(self.d, self.step.max_concurrent) // 2
+        own = active_budget(self.d, self.step.of_run.max_concurrent) // 2
         return own, 1 if self.has_few_evaluations else FOLLOWING * self.d
 
     @property
@@ -188,7 +188,7 @@ class SearchByProcess(InitialSearch):
         """Go there with a process that chooses the points, or as others do; `rows` gets them."""
         step, start, n = self.step, q[: self.d].copy(), 0
         guide, most = step.guide, self.usual_budget()
-        if step.max_concurrent > 1:  # many at a time may be more, as rounds are few
+        if step.of_run.max_concurrent > 1:  # many at a time may be more, as rounds are few
             most = self._most_by_process
         most = min(most, self.limit())
         if guide.has_draws and self.has_few_evaluations:
@@ -226,7 +226,7 @@ class SearchByProcess(InitialSearch):
         seed = int(self.step.rng.integers(2**63))
         search = self._by_process
         if search is None or not search.is_of(start, seed, self.step.trail[:, 0]):
-            self._by_process = Search(start, seed, self.step.max_concurrent)
+            self._by_process = Search(start, seed, self.step.of_run.max_concurrent)
         return self._by_process
 
     def _high_draw(self, logp):

@@ -7,7 +7,7 @@ from arviz_stats import diagnose as arviz_diagnose
 from pymc_kameleon.analysis.doubts import doubts
 from pymc_kameleon.analysis.draws_of_result import Draws, not_finite, side_by_side
 from pymc_kameleon.analysis.expectation import averages_of
-from pymc_kameleon.analysis.limits_of_r_hat import judged_r_hat
+from pymc_kameleon.analysis.limits_of_r_hat import high_r_hats
 from pymc_kameleon.analysis.mode_occupancy import modes_apart
 from pymc_kameleon.analysis.trust import (
     high_errors,
@@ -24,7 +24,6 @@ from pymc_kameleon.model.advice import what_may_help
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.result.opening import draws_in, opened, statistics_in
 from pymc_kameleon.result.origin import model_of
-from pymc_kameleon.result.superchains import superchains_of
 from pymc_kameleon.step.groups import FINDINGS
 
 LOW_BFMI = 0.3
@@ -127,7 +126,7 @@ def findings_of_draws(dt, model=None, evaluates=False):
 
     of = averages_of(draws, values, at if draws.can_correct(names) == names else None)
     both = [f"{what} of {name}" for what in ("mean", "sd") for name in labels]
-    disagree = high_r_hat(labels, *judged_r_hat(values, of.r_hat, superchains_of(posterior)))
+    disagree = high_r_hat(labels, of.r_hat, high_r_hats(values, of.r_hat))
     imprecise = high_errors(both, np.tile(of.sd, 2), np.concatenate([of.mcse, of.mcse_sd]))
     found += disagree
     if disagree or imprecise:

@@ -4,27 +4,21 @@ import numpy as np
 from arviz_stats.base import array_stats
 from scipy.stats import chi2
 
-from pymc_kameleon.result.superchains import MOST_RHAT, are_high, nested_r_hat
+HIGH_RHAT, MOST_RHAT, SELDOM, LEAST_ESS = 1.01, 1.05, 1e-3, 100
+"""R-hat up to which no chain is suspect, and the largest limit; the probability that good chains,
+or samplers, are said to disagree by chance; and effective draws from which the limit may be
+higher."""
 
-HIGH_RHAT, SELDOM, LEAST_ESS = 1.01, 1e-3, 100
-"""R-hat up to which no chain is suspect; the probability that good chains, or samplers, are said to
-disagree by chance; and effective draws from which the limit of R-hat may be higher."""
 
-
-def judged_r_hat(values, r_hat, numbers=None):
-    """Return R-hats (q,) of values (chains, draws, q), and which are higher than of good chains.
+def high_r_hats(values, r_hat):
+    """Return which R-hats (q,) of values (chains, draws, q) are higher than of good chains.
 
     The limit is 1.01, or what chains with as many effective draws reach by chance, at most 1.05.
-    With the `numbers` of superchains R-hats are nested ones where these are high.
     """
-    if numbers is not None:
-        nested = nested_r_hat(values, numbers)
-        high, nested_high = are_high(r_hat, nested, numbers, values.shape[1])
-        return np.where(nested_high, nested, r_hat), high | nested_high
     limits, doubtful = np.full(len(r_hat), MOST_RHAT), np.flatnonzero(r_hat > HIGH_RHAT)
     if doubtful.size:
         limits[doubtful] = _reached_by_chance(values[..., doubtful], len(r_hat))[1]
-    return r_hat, r_hat > np.clip(limits, HIGH_RHAT, MOST_RHAT)
+    return r_hat > np.clip(limits, HIGH_RHAT, MOST_RHAT)
 
 
 def limits_of_r_hat(x, n=None):

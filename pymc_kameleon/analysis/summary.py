@@ -21,7 +21,6 @@ from pymc_kameleon.findings.diagnosis import CHECK, NOT_USABLE, diagnosis_in
 from pymc_kameleon.findings.finding import finding, said, say
 from pymc_kameleon.findings.words import some
 from pymc_kameleon.result.opening import opened
-from pymc_kameleon.result.superchains import nested_r_hat, superchains_of
 from pymc_kameleon.step.groups import FINDINGS
 
 GRID = 30
@@ -65,8 +64,7 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         ArviZ's columns and two more. ``ess`` is the number of independent draws that would estimate
         the mean equally well, and ``gain`` the estimated variance of the mean over the draws,
         divided by that of this mean. ``ess_bulk`` and ``ess_tail`` are those of the draws.
-        ``r_hat`` is that of corrected averages over half-chains if the mean was corrected. If many
-        chains began at the same few points, ``r_hat_nested`` tells whether these groups agree.
+        ``r_hat`` is that of corrected averages over half-chains if the mean was corrected.
         ``attrs`` may have the ``ess_share`` of a surrogate or an emulator; the rows whose mean is
         corrected ``by_surrogate``, ``by_emulator``, ``by_gradients``, or is ``by_process``, and so
         approximate; and ``not_by_gradients`` and so on: why there are none.
@@ -113,9 +111,6 @@ def summary(dt, var_names=None, *, ci_prob=None, ci_kind=None, round_to="auto", 
         )
         ess = array_stats.ess(values, chain_axis=0, draw_axis=1, method="mean")
     table = pd.DataFrame(found, dtype=float)
-    if (numbers := superchains_of(draws.posterior)) is not None:
-        place = table.columns.get_loc("r_hat") + 1
-        table.insert(place, "r_hat_nested", nested_r_hat(values.astype(np.float64), numbers))
     table = table.assign(ess=ess, gain=1.0)
     constant = np.ptp(values, axis=(0, 1)) == 0
     _put(table, constant, ["mcse_mean", "mcse_sd", "ess"], np.nan)
@@ -334,8 +329,8 @@ def _rounded(table):
             _put(rounded, [row], columns, own)
     for name in ("mcse_mean", "mcse_sd", "gain"):
         rounded[name] = [float(f"{value:.2g}") for value in table[name]]
-    for name in table.columns.intersection(["r_hat", "r_hat_nested"]):
-        rounded[name] = table[name].round(2)
+    if "r_hat" in table:
+        rounded["r_hat"] = table["r_hat"].round(2)
     for name in ("ess", "ess_bulk", "ess_tail"):
         rounded[name] = np.floor(table[name]).astype("Int64")
     return rounded

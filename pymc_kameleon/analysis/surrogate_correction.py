@@ -31,7 +31,7 @@ from pymc_kameleon.analysis.batches import (
     widened_range,
 )
 from pymc_kameleon.analysis.corrections import Moves, NotCorrected, correction_by
-from pymc_kameleon.result.superchains import size_of_superchains, superchains_of
+from pymc_kameleon.result.superchains import size_of_superchains
 from pymc_kameleon.samplers.surrogate.moves import (
     SETS,
     Spread,
@@ -58,7 +58,7 @@ def by_surrogate(result):
     """Return the Correction by moves of SurrogateMetropolis."""
     if result.group != SURROGATE_MOVES:
         raise NotCorrected("")
-    size = size_of_superchains(superchains_of(result.posterior))
+    size = size_of_superchains(result.posterior)
     moves = moves_of(result.kept, result.learned, size)
     chains = len(moves.parameters)
 

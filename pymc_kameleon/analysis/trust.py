@@ -7,10 +7,9 @@ import numpy as np
 from arviz_stats.base import array_stats
 
 from pymc_kameleon.analysis.batches import LEAST_DRAWS
-from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, judged_r_hat
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, high_r_hats
 from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.findings.words import grouped, some
-from pymc_kameleon.result.superchains import superchains_of
 
 POOR_SHARE, LONG_TAIL = 0.3, 0.5
 """Share of effective weights, and Pareto k of the draws, beyond which errors are not to be trusted:
@@ -75,8 +74,8 @@ def signs(names, values, r_hat, draws):
 
     They are of quantities with these `names` and values (chains, draws, q), of some Draws.
     """
-    judged = judged_r_hat(values, r_hat, superchains_of(draws.posterior))
-    found = high_r_hat(names, *judged) + poor_approximations(draws.corrections)
+    high = high_r_hats(values, r_hat)
+    found = high_r_hat(names, r_hat, high) + poor_approximations(draws.corrections)
     return found + long_tails(names, values)
 
 

@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 from pymc_kameleon.analysis.diagnose import diagnosed
 from pymc_kameleon.analysis.draws_of_result import side_by_side
-from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, SELDOM, judged_r_hat
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, SELDOM, high_r_hats
 from pymc_kameleon.findings.finding import say
 from pymc_kameleon.findings.registry import NOTE
 from pymc_kameleon.model.functions import has_gradient
@@ -368,7 +368,7 @@ def _diagnostics(values):
         r_hat = np.where(moves, array_stats.rhat(values, **axes), np.inf)
     bulk, tail = (np.where(moves, np.nan_to_num(ess), 0.0).min() for ess in (bulk, tail))
     r_hat = np.nan_to_num(r_hat, nan=np.inf, posinf=np.inf)
-    converged = not judged_r_hat(values, r_hat)[1].any()
+    converged = not high_r_hats(values, r_hat).any()
     return bulk, tail, r_hat.max(), converged, np.nan_to_num(mcse)
 
 

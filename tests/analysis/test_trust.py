@@ -9,7 +9,7 @@ from runs import messages
 from scipy.stats import norm
 
 import pymc_kameleon as pk
-from pymc_kameleon.analysis.limits_of_r_hat import judged_r_hat
+from pymc_kameleon.analysis.limits_of_r_hat import high_r_hats
 from pymc_kameleon.analysis.trust import (
     FEW_EVENTS,
     HIGH_ERROR,
@@ -130,6 +130,6 @@ def test_chains_that_move_slowly_are_told():
 def test_an_r_hat_of_1_02_is_too_high_where_draws_are_many(seed):
     """By chance, good chains have it if they are short."""
     x, r_hat = np.random.default_rng(seed).standard_normal((4, 1000, 3)), np.array([1.02, 1.0, 1.0])
-    assert judged_r_hat(x, r_hat)[1].tolist() == [True, False, False]
-    assert not judged_r_hat(x[:, :50], r_hat)[1].any()
-    assert judged_r_hat(x[:, :50], r_hat + 0.031)[1].tolist() == [True, False, False]
+    assert high_r_hats(x, r_hat).tolist() == [True, False, False]
+    assert not high_r_hats(x[:, :50], r_hat).any()
+    assert high_r_hats(x[:, :50], r_hat + 0.031).tolist() == [True, False, False]

@@ -1,6 +1,5 @@
 """Runs with many evaluations at a time: the same draws wherever they are made, never more."""
 
-import json
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -9,20 +8,16 @@ from functools import partial
 import numpy as np
 import pymc as pm
 import pytest
-import xarray as xr
-from arviz_stats import rhat_nested
-from arviz_stats.base import array_stats
 from counted import CALLS, Switch, counting, simulated, told
-from runs import DRAWN, QUIET, assert_same, codes, job_of, messages
+from runs import DRAWN, QUIET, assert_same, job_of, messages
 from simulated import banana, bend, simulator
 
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.surrogate_correction import moves_of
 from pymc_kameleon.model.failures import OnFailure
-from pymc_kameleon.result.superchains import are_high, nested_r_hat, superchains, superchains_of
+from pymc_kameleon.result.superchains import size_of_superchains, superchains
 from pymc_kameleon.samplers.surrogate import initial_search, learning
 from pymc_kameleon.sampling.chain_of_run import FirstWay
-from pymc_kameleon.sampling.outcome import Finish
 from pymc_kameleon.step import initial_search as step_search
 from pymc_kameleon.step.job import evaluate
 
@@ -344,20 +339,12 @@ def test_emulators_go_many_at_a_time():
     assert_same(pk.sample(cores=3, **options), one, DRAWN)
 
 
-def test_nested_r_hat_is_arviz_own(alone):
-    dt = alone[0]
-    numbers = superchains(16)
-    assert dt["posterior"].attrs["superchains"] == str(numbers.tolist())
-    np.testing.assert_array_equal(np.bincount(numbers), [4, 4, 4, 4])
-    known = rhat_nested(dt, superchain_ids=numbers)["x"].values
-    table = pk.summary(dt, round_to="none")
-    np.testing.assert_allclose(table["r_hat_nested"], known)
-    assert (known < 1.05).all()
-
-
 def test_corrections_take_a_superchain_for_a_chain(alone):
     """Unless its chains move by surrogates that differ. Its draws are one after another."""
     dt = alone[0]
+    assert dt["posterior"].attrs["superchains"] == str(superchains(16).tolist())
+    assert size_of_superchains(dt["posterior"]) == 4
+    assert size_of_superchains(dt["posterior"].isel(chain=slice(3))) == 1
     of = dt["surrogate_moves"].to_dataset(), dt["learned"].to_dataset()
     apart, moves = moves_of(*of), moves_of(*of, 4)
     assert len(moves.parameters) == 4
@@ -369,76 +356,6 @@ def test_corrections_take_a_superchain_for_a_chain(alone):
     np.testing.assert_allclose(moves.log_w, apart.log_w, atol=1e-6)
     of[1]["mean"][5] += 1
     assert len(moves_of(*of, 4).parameters) == 16
-
-
-def test_nested_r_hat_sees_chains_that_stay_where_they_began():
-    """R-hat of equally short chains that move freely is as high."""
-    rng, numbers = np.random.default_rng(1), superchains(64)
-    values = rng.standard_normal((64, 12, 1))
-    assert nested_r_hat(values, numbers)[0] < 1.03
-    values += rng.standard_normal(16)[numbers, None, None]
-    assert nested_r_hat(values, numbers)[0] > 1.2
-    lost = np.delete(np.arange(64), [3, 17])  # chains that were given up
-    assert nested_r_hat(values[lost], numbers[lost])[0] > 1.2
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_search")
-def test_superchains_of_one_chain_tell_nothing(surrogate):
-    """R-hat of four chains is the usual one; others are left out."""
-    dt = run(surrogate, chains=4, max_concurrent=4, max_evaluations=None, tune=20, draws=20)
-    assert superchains_of(dt["posterior"].to_dataset()) is None
-    assert "r_hat_nested" not in pk.summary(dt["posterior"])
-    for n in range(1, 9):
-        known = {"superchains": json.dumps(superchains(n).tolist())}
-        draws = xr.Dataset({"x": ("chain", np.zeros(n))}, attrs=known)
-        assert (superchains_of(draws) is None) == (n < 8)
-    rng, numbers = np.random.default_rng(1), np.array([0, 0, 0, 1, 2, 2, 2, 2])
-    values = rng.standard_normal((8, 20, 1))
-    several = np.delete(np.arange(8), 3)
-    expected = nested_r_hat(values[several], numbers[several])
-    np.testing.assert_array_equal(nested_r_hat(values, numbers), expected)
-    assert expected < 1.1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n", "draws"), [(16, 12), (64, 20), (16, 60)])
-def test_r_hats_that_are_high(n, draws):
-    """Of independent draws hardly ever; of chains that stay where they began, always."""
-    rng, numbers = np.random.default_rng(n), superchains(n)
-    good = rng.standard_normal((n, draws, 100))
-    stuck = good + rng.standard_normal((numbers.max() + 1, 1, 100))[numbers]
-    slow = good + rng.standard_normal((n, 1, 100))  # each in a place of its own
-    high, nested_high = np.mean(
-        are_high(r_hat(good), nested_r_hat(good, numbers), numbers, draws), 1
-    )
-    assert max(high, nested_high) < 0.05
-    high, nested_high = np.mean(
-        are_high(r_hat(slow), nested_r_hat(stuck, numbers), numbers, draws), 1
-    )
-    assert nested_high > 0.75
-    assert high > 0.9
-
-
-def r_hat(values):
-    return array_stats.rhat(values, chain_axis=0, draw_axis=1)
-
-
-def test_chains_that_differ_are_told(surrogate, alone):
-    """Though each R-hat is above 1.01 for being short."""
-    dt = alone[0].copy(deep=True)
-    x = dt["posterior"]["x"]
-    half = np.random.default_rng(1).standard_normal(-(-x.sizes["draw"] // 2))
-    x.values[:] = np.concatenate([half, half[::-1]])[: x.sizes["draw"], None]  # no half differs
-    dt["posterior"]["x"] = x
-    finish = Finish(surrogate.model, {}, True, False, None)
-    finish.conclude(dt, [], "")
-    high = {"r_hat", "chains_disagree"}
-    assert not high & set(codes(dt))
-    x.values += np.repeat([0.0, 3.0], 8)[:, None, None]
-    dt["posterior"]["x"] = x
-    finish.conclude(dt, [], "")
-    assert high & set(codes(dt))
 
 
 @pytest.mark.parametrize("n", [1, 4, 5, 8, 10, 21, 34, 64, 100, 256])

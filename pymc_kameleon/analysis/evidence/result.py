@@ -6,12 +6,11 @@ import numpy as np
 import xarray as xr
 from arviz_stats.base import array_stats
 
-from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, judged_r_hat
+from pymc_kameleon.analysis.limits_of_r_hat import LEAST_ESS, high_r_hats
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
 from pymc_kameleon.analysis.trust import FEW_EVENTS
 from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.findings.words import counted, grouped
-from pymc_kameleon.result.superchains import superchains_of
 
 LEAST_OVERLAP, LARGE_ERROR = 0.25, 1.0
 """Overlap and standard error beyond which there is no number."""
@@ -122,5 +121,5 @@ def _r_hat(draws):
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         r_hat = array_stats.rhat(draws.x, chain_axis=0, draw_axis=1)
-    r_hat, high = judged_r_hat(draws.x, r_hat, superchains_of(draws.posterior))
+    high = high_r_hats(draws.x, r_hat)
     return float(r_hat[high].max()) if high.any() else None

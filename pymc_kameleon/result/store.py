@@ -204,12 +204,6 @@ class Store:
                     self._arrays[group, name] = self._root[f"{group}/{name}"]
         for row, state in enumerate(states):
             self._check_draws(row, state.monitor)
-        sizes = [len(as_bytes(state)) for state in states]
-        # It may have been made by a version whose states held less.
-        if max(sizes, default=0) + SPARE_BYTES // 2 > self._checkpoints.shape[1]:
-            self._make_room(states)
-            for row, state in enumerate(states):
-                self._checkpoint(row, state)
         self._before = dict(self._root.attrs)
         self._root.attrs.update(plan)
         self._resize(draws, tune)

@@ -12,7 +12,6 @@ from pymc_kameleon.analysis.evidence.result import Evidence, checked
 from pymc_kameleon.approximation.records import MOST_ROWS
 from pymc_kameleon.findings.finding import say
 from pymc_kameleon.findings.words import counted, grouped
-from pymc_kameleon.model.evaluators import MOST_DEATHS
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.layout import Layout
 from pymc_kameleon.model.watch import FAILED, Watch
@@ -124,21 +123,13 @@ class Evaluating:
         seeds = self._rng.integers(2**63, size=len(x))
         found, under_way = np.full(len(x), np.nan), {}
         share = max(1, len(x) // (4 * self._workers.at_once))  # points of a task
-        tasks = [(slice(i, i + share), 0) for i in range(0, len(x), share)]
+        tasks = [slice(i, i + share) for i in range(0, len(x), share)]
         while tasks or under_way:
             while tasks and len(under_way) < self._workers.at_once:
-                rows, deaths = tasks.pop()
-                under_way[self._workers.submit(log_densities, x[rows], seeds[rows])] = rows, deaths
+                rows = tasks.pop()
+                under_way[self._workers.submit(log_densities, x[rows], seeds[rows])] = rows
             for future in self._workers.wait([*under_way], POLL_INTERVAL):
-                rows, deaths = under_way.pop(future)
-                try:
-                    outcome = future.result()
-                except Exception as error:  # not of the task itself: its worker died
-                    self._workers.note_error(error)
-                    if deaths + 1 == MOST_DEATHS:
-                        raise
-                    tasks.append((rows, deaths + 1))
-                    continue
+                rows, outcome = under_way.pop(future), future.result()
                 if isinstance(outcome, Failed):
                     raise outcome.error
                 found[rows], watch = outcome

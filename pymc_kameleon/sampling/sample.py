@@ -87,9 +87,7 @@ def sample(
         For reproducible starts and draws.
     progressbar : bool or str, optional
         As in ``pm.sample``: True, False, "combined", "split", "combined+stats" or "split+stats".
-        It shows the mean acceptance of tuning, and then of the draws. A chain that was stuck for
-        long after tuning is red. Without a terminal, the log has a line after ten seconds, then
-        each minute. See docs/sampling.md.
+        Without a terminal, the log has a line now and then. See docs/sampling.md.
     quiet : bool, optional
         Show no progress, and log nothing, not even warnings.
     step : step of pymc_kameleon, or list of them, optional
@@ -101,11 +99,9 @@ def sample(
     var_names : list of str, optional
         What to keep; all free variables and deterministics by default.
     initvals : dict, list of dict, DataTree, path, or "prior", optional
-        Starts. By default they are dispersed, like those of ``pk.initvals(chains)``: the model's
-        initial point, jittered on the unconstrained scale. Values by name are as in ``pm.sample``,
-        including what ``pm.find_MAP`` returns. With a result of any sampler, or its path, the
-        chains start from its last draws; if it has fewer chains, from draws spread over it. "prior"
-        draws each start from the prior. See docs/starts.md.
+        Starts. By default they are dispersed, like those of ``pk.initvals(chains)``. Values by name
+        are as in ``pm.sample``. With a result of any sampler, or its path, the chains start from
+        its last draws. "prior" draws each start from the prior. See docs/starts.md.
     discard_tuned_samples : bool, optional
         False keeps the draws of tuning, as group ``warmup_posterior``. Their statistics,
         ``warmup_sample_stats``, are always kept.
@@ -120,17 +116,13 @@ def sample(
         now, and ``run.stop()`` ends the run. Raising KeyboardInterrupt also stops it.
     max_concurrent : int, optional
         How many evaluations of the log-density may be under way at a time; by default 1, or with an
-        `executor`, for EmulatorMetropolis and SurrogateMetropolis, the number of its workers if
-        that is known. There are as many chains, at least 4, unless `chains` says otherwise. With
-        these two samplers the search for the posterior makes as many at a time, and by default all
-        chains together make the draws and the tuning of four. The draws depend on this number and
-        the seed, not on the workers. See docs/executors.md.
+        `executor`, for EmulatorMetropolis and SurrogateMetropolis, the number of its workers. There
+        are as many chains, at least 4, unless `chains` says otherwise. The draws depend on this
+        number and the seed, not on the workers. See docs/executors.md.
     max_evaluations : int, optional
-        Evaluations of the log-density that all chains may make together; there will never be more.
-        They include those for starts, for the search for the posterior, and for tuning; if it calls
-        Python, also those before the run. The search takes at most half of them, three quarters if
-        emulators make it, or nine tenths if a Gaussian process does. Then the chains tune, and the
-        rest makes draws, the same number in each chain. `tune` and `draws` need not be given. See
+        Evaluations of the log-density that all chains may make together, those for starts, for the
+        search for the posterior and for tuning included; there will never be more. The rest makes
+        draws, the same number in each chain. `tune` and `draws` need not be given. See
         docs/sampling.md.
     max_time : float or timedelta, optional
         Seconds after which to stop, tuning included; the draws that are being made are finished.
@@ -140,8 +132,7 @@ def sample(
         on, so that the result is reproducible.
     executor : concurrent.futures.Executor or callable, optional
         What calls the black boxes of the model, instead of `cores`: for example a
-        ``ProcessPoolExecutor``, a ``ThreadPoolExecutor`` for a function of ``pk.black_box`` that
-        waits for another program, or of a Dask cluster ``client.get_executor()``. It is not shut
+        ``ProcessPoolExecutor``, or of a Dask cluster ``client.get_executor()``. It is not shut
         down. A callable returns one, and is called again if that breaks. See docs/executors.md.
     store : str or path, optional
         A new Zarr store, ``"run.zarr"``, to which draws, statistics and states are appended while
@@ -166,10 +157,9 @@ def sample(
     Raises
     ------
     ValueError
-        For variables that no step moves, steps of other packages, impossible options, `reuse` of
-        another function, a result as `initvals` that lacks variables, if no start
-        has a finite log-density, if `max_evaluations` are too few for chains to begin, or if the
-        `store` exists.
+        For variables that no step moves, steps of other packages, impossible options, or `reuse` of
+        another function; if no start has a finite log-density, if `max_evaluations` are too few, or
+        if the `store` exists.
     SamplingError
         If a chain cannot start where `initvals` says, as its log-density is not finite there.
     KeyboardInterrupt
@@ -351,12 +341,11 @@ def _say_what_begins(prepared, workers, limits, computed):
         for step in job.steps
     ]
     parts = [workers.described(counted(len(chains), "chain")), "; ".join(moved)]
-    at_once = workers.evaluations_at_once(max(len(chains), job.at_once))
     left = evaluations_left(prepared, computed)
     if left is not None or limits.target_ess is None:  # else draws are the most, and say little
         draws = sum(chain.total - chain.begun for chain in chains)
         most = draws * most_evaluations(job.steps) if left is None else left
-        parts.append(what_a_run_costs(job.steps, most, at_once))
+        parts.append(what_a_run_costs(job.steps, most, workers.at_once))
     _log.info(". ".join(filter(None, parts)) + ".")
     if job.holds_gil and (names := outputs_that_call(job.outputs)):
         _log.info(

@@ -113,12 +113,6 @@ class Workers:
         here = evaluators is None and not self._in_processes and not self.gathers
         self.seconds = POLL_INTERVAL if here else SECONDS_AWAY
 
-    def evaluations_at_once(self, most):
-        """Return how many of so many evaluations are made at a time."""
-        if self.evaluators is None:
-            return min(self.at_once, most)
-        return min(self.at_once, self.evaluators.size or most, most)
-
     def __enter__(self):
         """Start the workers."""
         self._limits = threadpool_limits(1)  # LAPACK's own threads would fight with ours

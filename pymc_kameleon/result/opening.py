@@ -30,12 +30,10 @@ def as_path(argument, value):
 
 def as_saved(result):
     """Return the path of a store that exists, or a result, also one that is read from a file."""
-    if not isinstance(result, str | os.PathLike):
-        return result
-    path = as_path("result", result)
-    if not path.exists():
-        raise ValueError(f"{path} does not exist, so there is no run to go on with.")
-    return path if path.is_dir() else _read(path, xr.load_datatree)
+    is_path = isinstance(result, str | os.PathLike)
+    if is_path and (path := as_path("result", result)).is_dir():
+        return path
+    return opened(result)
 
 
 def evaluations_given(results):

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import platform
 from functools import cache
 from importlib.metadata import version
 
@@ -28,7 +27,6 @@ from pymc_kameleon.step.groups import (
 _log = logging.getLogger("pymc_kameleon")
 
 version_of = cache(version)  # it reads a file each time
-PACKAGES = ("pymc", "pytensor", "numba", "numpy")  # whose versions a result records
 
 
 def data_tree(job, all_chains, chains, length, record, plan, seconds):
@@ -103,11 +101,9 @@ def _draws_beyond(record, prefix, chains, length, tuned):
 
 def attributes_of(steps):
     """Return what the groups of a result say of how it was made."""
-    versions = {"python": platform.python_version()} | {p: version_of(p) for p in PACKAGES}
     return {
         "inference_library": "pymc_kameleon",
         "inference_library_version": version_of("pymc_kameleon"),
         "samplers": json.dumps([repr(step) for step in steps]),
-        "versions": json.dumps(versions),
         MODEL_ID: id_of(steps[0].model),
     }

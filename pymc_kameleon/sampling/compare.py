@@ -1,7 +1,6 @@
 """``pk.compare_samplers``: several samplers on the user's own model, and which to use there."""
 
 import logging
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import contextmanager
@@ -301,20 +300,12 @@ def _captured():
     for logger in loggers:
         logger.handlers, logger.propagate = [handler], False
     try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield said
+        yield said
     finally:
         for logger, handlers, propagate in before:
             logger.handlers, logger.propagate = handlers, propagate
         others = (record for record in handler.buffer if not hasattr(record, "findings"))
         said += [record.getMessage() for record in others]
-        said += [
-            str(w.message)
-            for w in caught
-            if w.category in (UserWarning, RuntimeWarning)
-            and not str(w.message).startswith("Numba will use object mode")  # of any black box
-        ]
 
 
 # ---- what the draws say -------------------------------------------------------------------------

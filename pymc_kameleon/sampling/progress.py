@@ -43,7 +43,7 @@ class Row(NamedTuple):
     done: int  # draws, of tuning too
     total: int
     n_tune: int  # draws of tuning
-    seconds: float  # its own computing time
+    seconds: float  # of a chain its own computing time
     evaluations: int
     most: int  # evaluations of a draw, at most; the first one has looked for scales besides
     stats: list  # mean acceptance and scale of each step; empty before the first draw
@@ -51,19 +51,20 @@ class Row(NamedTuple):
     search: SearchSoFar  # on the way to the posterior; without evaluations if it is not there
 
     @classmethod
-    def of(cls, chain):
-        """Return how far a chain is."""
-        stats = chain.last_stats or []
+    def of(cls, chains, seconds):
+        """Return how far chains are, all together, that have been at work for `seconds`."""
+        stats = [chain.last_stats for chain in chains if chain.last_stats]
+        seen = [[(own.mean_accept, float(own["scaling"])) for own in every] for every in stats]
         return cls(
-            chain.done - chain.begun,
-            chain.total - chain.begun,
-            chain.n_tune,
-            chain.seconds,
-            chain.evaluations,
-            most_evaluations(chain.steps),
-            [(own.mean_accept, float(own["scaling"])) for own in stats],
-            any(own.stuck for own in stats),
-            chain.state.search if chain.evaluations else SearchSoFar(),
+            sum(chain.done - chain.begun for chain in chains),
+            sum(chain.total - chain.begun for chain in chains),
+            sum(chain.n_tune for chain in chains),
+            seconds,
+            sum(chain.evaluations for chain in chains),
+            most_evaluations(chains[0].steps),
+            np.mean(seen, axis=0).tolist() if seen else [],
+            any(own.stuck for every in stats for own in every),
+            SearchSoFar.of_all([c.state.search for c in chains if c.evaluations]),
         )
 
     @property
@@ -76,16 +77,6 @@ class Row(NamedTuple):
         """Evaluations that the draws to come take, about; 0 before the first draw."""
         each = min(self.evaluations / self.done, self.most) if self.done else 0
         return each * (self.total - self.done)
-
-
-def combined(rows, seconds):
-    """Return one row for all chains, which have been at work for `seconds`."""
-    done, total, n_tune, _, evaluations, most, stats, stuck, searches = zip(*rows, strict=True)
-    seen = [own for own in stats if own]
-    mean = np.mean(seen, axis=0).tolist() if seen else []
-    sums = map(sum, (done, total, n_tune))
-    search = SearchSoFar.of_all(searches)
-    return Row(*sums, seconds, sum(evaluations), most[0], mean, any(stuck), search)
 
 
 def speed(row):
@@ -117,7 +108,7 @@ class Progress:
         if progressbar not in PROGRESSBAR_OPTIONS:
             options = ", ".join(map(repr, PROGRESSBAR_OPTIONS))
             raise ValueError(f"progressbar must be one of {options}, not {progressbar!r}.")
-        self._most, self._chains = most, [Row.of(chain) for chain in chains]
+        self._most, self._chains = most, [*chains]
         self._started, self._elapsed, self._display = time.perf_counter(), None, None
         self._combined = "combined" in str(progressbar)
         with_stats = progressbar is True or "stats" in str(progressbar)
@@ -143,7 +134,7 @@ class Progress:
 
     def show(self, chain):
         """Show how far a chain is. To be called now and then if there is nothing new, too."""
-        self._chains[chain.row] = Row.of(chain)
+        self._chains[chain.row] = chain
         if self._display is not None:
             self._or_give_up(self._display.show)
 
@@ -166,7 +157,13 @@ class Progress:
     @property
     def rows(self):
         """The rows to show, one for each bar."""
-        return [combined(self._chains, self.elapsed)] if self._combined else self._chains
+        if self._combined:
+            return [self._whole]
+        return [Row.of([chain], chain.seconds) for chain in self._chains]
+
+    @property
+    def _whole(self):
+        return Row.of(self._chains, self.elapsed)
 
     def summary(self, expensive=SLOW_LOGP):
         """Return lines on all chains: times, evaluations, and the way to the posterior.
@@ -174,8 +171,8 @@ class Progress:
         Evaluations are left out if one takes less than so many seconds. Those to come take as long
         as those that were made.
         """
-        whole = combined(self._chains, self.elapsed)
-        made, seconds = whole.evaluations, sum(row.seconds for row in self._chains)
+        whole = self._whole
+        made, seconds = whole.evaluations, sum(chain.seconds for chain in self._chains)
         lines = [in_words(self.elapsed)]
         slow = whole.done > 0 and seconds > expensive * made
         if slow:
@@ -194,7 +191,7 @@ class Progress:
 
     def in_a_line(self):
         """Return the draws of all chains, their acceptance and the summary, in a line."""
-        whole = combined(self._chains, self.elapsed)
+        whole = self._whole
         draws = f"{grouped(whole.done)} of {grouped(whole.total)} draws"
         if whole.stats:
             draws += f", acceptance {' and '.join(f'{accept:.2f}' for accept, _ in whole.stats)}"

@@ -72,7 +72,9 @@ class SearchSoFar(NamedTuple):
 
     @classmethod
     def of_all(cls, searches):
-        """Return how far several chains are, all together."""
+        """Return how far several chains are, all together, or none."""
+        if not searches:
+            return cls()
         evaluations, most, logp = zip(*searches, strict=True)
         return cls(sum(evaluations), sum(most), max(logp))
 

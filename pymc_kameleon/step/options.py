@@ -20,30 +20,26 @@ vars : list of variables or their names, or a single one, optional
 COMMON_PARAMETERS = {
     "steps_per_draw": """
 steps_per_draw : int, optional
-    Transitions per draw, max(10, d) by default: neighbouring states of a random walk hardly
-    differ, and compiled transitions cost little. It multiplies the number of logp evaluations:
-    where one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.""",
+    Transitions per draw, max(10, d) by default. It multiplies the number of logp evaluations: where
+    one takes milliseconds, ``steps_per_draw=1`` makes a draw cheap.""",
     "target_accept": """
 target_accept : float, optional
     Acceptance rate that the scale is tuned to; 0.234, or 0.44 in one dimension, which are best
     for a random walk on normal targets.""",
     "keep_adapting": """
 keep_adapting : bool, optional
-    Go on adapting after tuning, less and less. The draws are then no longer those of a Markov
-    chain. They still converge to the posterior, under conditions on it (see docs/adaptation.md),
-    but are not exact from the first one on, as they are by default.""",
+    Go on adapting after tuning, less and less. The draws then converge to the posterior, under
+    conditions on it (see docs/adaptation.md), but are not exact from the first one on.""",
     "region": """
 region : dict, optional
     Least and largest value of some variables, ``{"x": (-10, 10)}``, each of them a number or
-    of the variable's shape. Proposals outside are rejected without an evaluation, so the
-    posterior is restricted to this box. A transformed variable is named and bounded as it is
-    sampled: ``{"sigma_log__": (-5, 5)}``.""",
+    of the variable's shape. The posterior is restricted to this box. A transformed variable is
+    named and bounded as it is sampled: ``{"sigma_log__": (-5, 5)}``.""",
     "jitter": """
 jitter : bool, optional
-    Disperse starts, as PyMC does for NUTS. A chain that tunes, and begins at the model's initial
-    point, first moves by a uniform number in (−1, 1) in each of the step's coordinates on the
-    unconstrained scale. True by default. Starts of your own, ``initvals=``, are kept, unless they
-    equal the initial point. ``pk.sample`` disperses starts itself.""",
+    Disperse starts, as PyMC does for NUTS: a chain that tunes, and begins at the model's initial
+    point, first moves by a uniform number in (−1, 1) in each coordinate on the unconstrained scale.
+    True by default. ``pk.sample`` disperses starts itself.""",
     "pool_tuning": """
 pool_tuning : bool, optional
     Whether the chains of ``pk.sample`` learn from one another while they tune, True by default: see
@@ -51,8 +47,7 @@ pool_tuning : bool, optional
     "pseudo_marginal": """
 pseudo_marginal : bool, optional
     Say that the log-density is the log of an unbiased estimate, whose random numbers come from
-    ``pk.noise_seed()``: see docs/pseudo_marginal.md. The estimate where the chain is, is kept until
-    a move is accepted, so that the draws are exact.""",
+    ``pk.noise_seed()``: see docs/pseudo_marginal.md.""",
     "model": """
 model : pm.Model, optional
     Taken from the context by default.""",

@@ -539,13 +539,6 @@ _MEANWHILE = {
         "pk.diagnose(dt) has more.",
         "`pk.summary` repeats the verdict on the run if it is not usable.",
     ),
-    "few_start_draws": Kind(
-        CAUTION,
-        "initvals has fewer draws ({n}) than there are chains ({chains}): some start at the same "
-        "point, so that R-hat sees less.",
-        "Give a result with more draws.",
-        "A result was given as `initvals`.",
-    ),
     "rejected_starts": Kind(
         NOTE,
         "While starts were looked for, {points} rejected: the log-density {failure}.",

@@ -7,7 +7,6 @@ import pymc as pm
 
 from pymc_kameleon.core.compiler import one_thread_compiles
 from pymc_kameleon.core.conventions import FEW
-from pymc_kameleon.findings.finding import say
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.entry_points import black_box_ops_silent
 from pymc_kameleon.model.pymc_internals import (
@@ -150,36 +149,6 @@ def terms_that_are_not_finite(model, point):
 
 
 # ---- of draws -----------------------------------------------------------------------------------
-
-
-def starts_from_draws(posterior, model, chains):
-    """Return starts, dicts, from a Dataset of draws: the last ones, or some that are far apart."""
-    names = {rv.name: (rv.name, model.rvs_to_values[rv].name) for rv in model.free_RVs}
-    found = {
-        name: next((own for own in both if own in posterior), None) for name, both in names.items()
-    }
-    if missing := [name for name, own in found.items() if own is None]:
-        raise ValueError(
-            f"initvals has no draws of {missing}; it has {list(posterior)}. Start from a result "
-            "with all free variables, or pass a dict of the others."
-        )
-    draws = {own: posterior[own].transpose("chain", "draw", ...) for own in found.values()}
-    places = _places(posterior.sizes["chain"], posterior.sizes["draw"], chains)
-    return [
-        {name: values[chain, draw].values for name, values in draws.items()}
-        for chain, draw in places
-    ]
-
-
-def _places(n_chains, n_draws, chains):
-    """Return from which (chain, draw) so many chains start."""
-    if chains <= n_chains:
-        return [(chain, n_draws - 1) for chain in range(chains)]
-    n = n_chains * n_draws
-    if n < chains:
-        say("few_start_draws", n=n, chains=chains)
-    ends = -(-np.arange(1, chains + 1) * n // chains) - 1  # of as many stretches of equal length
-    return [divmod(end, n_draws) for end in ends.tolist()]
 
 
 def prior_draws(model, layout):

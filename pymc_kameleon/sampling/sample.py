@@ -98,10 +98,9 @@ def sample(
         coordinates without a gradient or 1000 with one, or if the log-density is only estimated.
     var_names : list of str, optional
         What to keep; all free variables and deterministics by default.
-    initvals : dict, list of dict, DataTree, path, or "prior", optional
+    initvals : dict, list of dict, or "prior", optional
         Starts. By default they are dispersed, like those of ``pk.initvals(chains)``. Values by name
-        are as in ``pm.sample``. With a result of any sampler, or its path, the chains start from
-        its last draws. "prior" draws each start from the prior. See docs/starts.md.
+        are as in ``pm.sample``. "prior" draws each start from the prior. See docs/starts.md.
     discard_tuned_samples : bool, optional
         False keeps the draws of tuning, as group ``warmup_posterior``. Their statistics,
         ``warmup_sample_stats``, are always kept.

@@ -1,9 +1,6 @@
 """Where the chains of a new run start: what ``initvals`` of ``pk.sample`` may be."""
 
-import os
-
 import numpy as np
-import xarray as xr
 from pytensor.graph import Variable
 
 from pymc_kameleon.findings.finding import say
@@ -11,10 +8,8 @@ from pymc_kameleon.model.pymc_internals import make_initial_point_fns_per_chain
 from pymc_kameleon.model.starts import (
     finite_point,
     jittered,
-    starts_from_draws,
     starts_from_prior,
 )
-from pymc_kameleon.result.opening import draws_in, opened
 
 
 def starts(job, seeds, initvals, most=None, n_looked_at=None):
@@ -32,9 +27,6 @@ def starts(job, seeds, initvals, most=None, n_looked_at=None):
         return _finite_points(job, seeds, "jitter", jittered(model), most, n_looked_at)
     if isinstance(initvals, str) and initvals == "prior":
         return _finite_points(job, seeds, "prior", starts_from_prior(model), most, n_looked_at)
-    is_path = isinstance(initvals, str) and os.path.exists(os.path.expanduser(initvals))
-    if is_path or isinstance(initvals, xr.DataTree | xr.Dataset | os.PathLike):
-        initvals = starts_from_draws(draws_in(opened(initvals), "start from"), model, len(seeds))
     points = _as_told(steps, seeds, _known(initvals, model))
     return [(point, _not_looked_at(job)) for point in points]
 
@@ -120,8 +112,8 @@ def _known(initvals, model):
     every = [initvals] if isinstance(initvals, dict) else initvals
     if not isinstance(every, list | tuple) or any(not isinstance(d or {}, dict) for d in every):
         raise ValueError(
-            "initvals must be a dict, {name: value}, or a list with one for each chain, or a "
-            f'result, or the path of one that exists, or "prior", not {initvals!r}.'
+            "initvals must be a dict, {name: value}, or a list with one for each chain, or "
+            f'"prior", not {initvals!r}.'
         )
     shapes = {name: tuple(map(int, shape)) for name, shape in model.eval_rv_shapes().items()}
     follow = {*model.deterministics, *(var.name for var in model.deterministics)}

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from pymc.initial_point import make_initial_point_fn
-from runs import messages, sample
+from runs import sample
 
 import pymc_kameleon as pk
 from pymc_kameleon.sampling.starts_of_run import starts
@@ -37,73 +37,10 @@ def points_of(step, chains, initvals):
     return [point for point, _ in starts(job, list(range(chains)), initvals)]
 
 
-@pytest.fixture(scope="module")
-def draws():
-    """Two chains of ten draws, of which each is another."""
-    s = 1 + np.arange(20.0).reshape(2, 10)
-    a = s[..., None] + [0.0, 0.5]
-    variables = {"s": (("chain", "draw"), s), "a": (("chain", "draw", "city"), a)}
-    variables["inside"] = (("chain", "draw"), s + 0.25)
-    return xr.Dataset(variables, {"city": ["A", "B"], "chain": [0, 1], "draw": np.arange(10)})
-
-
 def begun(step, initvals, chains=2, **options):
     """Return where the chains of a run of one draw are."""
     options |= {"initvals": initvals, "chains": chains, "tune": 0, "draws": 1}
     return sample(step, **options)["posterior"].to_dataset().isel(draw=0)
-
-
-# ---- a result -----------------------------------------------------------------------------------
-
-
-def test_chains_start_from_the_last_draws(step, draws):
-    for dt in (xr.DataTree.from_dict({"posterior": draws}), draws):
-        found = begun(step, dt)
-        np.testing.assert_allclose(found["s"], [10, 20], rtol=1e-8)
-        np.testing.assert_allclose(found["a"], [[10, 10.5], [20, 20.5]], rtol=1e-8)
-        np.testing.assert_allclose(found["inside"], [10.25, 20.25], rtol=1e-8)
-    np.testing.assert_allclose(begun(step, draws, chains=1)["s"], [10], rtol=1e-8)
-
-
-def test_more_chains_start_far_apart(step, draws):
-    found = begun(step, draws, chains=5)["s"]
-    np.testing.assert_allclose(found, [4, 8, 12, 16, 20], rtol=1e-8)
-
-
-def test_too_few_draws_are_told(step, draws, caplog):
-    """As of a result of pm.find_MAP, which has one."""
-    found = begun(step, draws.isel(chain=[0], draw=[9]), chains=3)["s"]
-    np.testing.assert_allclose(found, [10, 10, 10], rtol=1e-8)
-    [said] = [line for line in messages(caplog) if "[few_start_draws]" in line]
-    assert "fewer draws (1) than there are chains (3)" in said
-
-
-def test_a_result_may_be_a_file_or_a_store(step, draws, tmp_path):
-    path = tmp_path / "run.nc"
-    xr.DataTree.from_dict({"posterior": draws}).to_netcdf(path)
-    for initvals in (path, str(path)):
-        np.testing.assert_allclose(begun(step, initvals)["s"], [10, 20], rtol=1e-8)
-
-
-def test_transformed_names_will_do(step, draws):
-    found = begun(step, draws.assign(s_log__=np.log(draws["s"])).drop_vars("s"))
-    np.testing.assert_allclose(found["s"], [10, 20], rtol=1e-8)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda d: d.drop_vars(["a", "s"]), r"no draws of \['a', 's'\]; it has \['inside'\]"),
-        (lambda d: d.sel(city=["A"]), r"start of a has shape \(1,\), not \(2,\)"),
-        (lambda d: d.isel(city=0), r"start of a has shape \(\), not \(2,\)"),
-        (lambda d: d.isel(draw=slice(0)), "no draws to start from"),
-        (lambda d: d.isel(chain=0), "need the dimensions chain and draw"),
-        (lambda d: xr.DataTree.from_dict({"prior": d}), "lacks the group posterior"),
-    ],
-)
-def test_a_result_that_does_not_fit(change, message, step, draws):
-    with pytest.raises(ValueError, match=message):
-        begun(step, change(draws))
 
 
 # ---- words --------------------------------------------------------------------------------------
@@ -112,6 +49,8 @@ def test_a_result_that_does_not_fit(change, message, step, draws):
 def test_an_unknown_word_is_answered_by_those_that_there_are(step):
     with pytest.raises(ValueError, match="\"prior\", not 'piror'"):
         begun(step, "piror")
+    with pytest.raises(ValueError, match=r"must be a dict, .* not <xarray.DataTree"):
+        begun(step, xr.DataTree())
 
 
 @pytest.mark.slow

@@ -804,7 +804,7 @@ def test_ctrl_c_at_any_line_loses_no_draw(every, walk, monkeypatch):
     """It comes when all draws are made: in the progress bar, in assembling, while leaving."""
     monkeypatch.setattr(progress, "Terminal", lambda *arguments: progress.NoDisplay())
     monkeypatch.setattr(run, "POLL_INTERVAL", 1e-4)
-    begun, tried, look = [], set(), Run._look_at_limits
+    begun, tried, look = [], set(), Run._look_at_time
     modules = (sampling_sample, run, chain_of_run, outcome, ctrl_c, workers)
     files = [module.__file__ for module in (*modules, progress, result_tree, columns, memory)]
 
@@ -823,7 +823,7 @@ def test_ctrl_c_at_any_line_loses_no_draw(every, walk, monkeypatch):
             signal.raise_signal(signal.SIGINT)
         return press_at_a_new_line
 
-    monkeypatch.setattr(Run, "_look_at_limits", look_when_all_are_made)
+    monkeypatch.setattr(Run, "_look_at_time", look_when_all_are_made)
     whole = sample(walk, progressbar=True)
     before, n = sys.gettrace(), -1
     while len(tried) > n:

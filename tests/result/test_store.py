@@ -171,15 +171,6 @@ def test_more_draws(walk, whole, path):
     assert_same(in_a_tree, expected, (*DRAWN, *WARMUP))
 
 
-def test_states_of_another_version_may_have_needed_less_room(walk, whole, path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(store, "SPARE_BYTES", 300)
-        sample(walk, draws=10, discard_tuned_samples=False, store=path)
-    room = zarr.open_group(path)["checkpoints"].shape[1]
-    assert_same(resume(path, walk.model, 20), whole, (*DRAWN, *WARMUP))
-    assert zarr.open_group(path)["checkpoints"].shape[1] > room + 300
-
-
 @pytest.mark.parametrize("when", [50, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 70))])
 def test_resumes_after_a_stop(when, walk, whole, path, monkeypatch):
     """The store goes on, and its result, which is then in memory, and in another store."""

@@ -22,6 +22,9 @@ from scipy.integrate import odeint
 
 import pymc_kameleon as pk
 
+# PyTensor warns of every Op that it cannot compile. Ours is a black box on purpose.
+warnings.filterwarnings("ignore", message="Numba will use object mode")
+
 SEED = 1900
 CHAINS, CORES = 4, 2
 

@@ -79,7 +79,8 @@ def test_a_black_box_counts_its_calls_and_its_twin_makes_none(simulators, name):
     benchmark = simulators.MODELS[name]
     call = benchmark.simulator.call
     models = benchmark.model(), benchmark.twin_model()
-    logps = [model.compile_logp() for model in models]
+    with pytest.warns(UserWarning, match="object mode"):
+        logps = [model.compile_logp() for model in models]
     before, point = call.calls, models[0].initial_point()
     values = [logp(point) for logp in logps]
     assert call.calls - before == benchmark.applications

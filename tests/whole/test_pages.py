@@ -30,6 +30,7 @@ import pymc_kameleon as pk
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # of NUTS, in ten draws of tuning
+    pytest.mark.filterwarnings("ignore:Numba will use object mode"),  # of black boxes
 ]
 
 ROOT = pathlib.Path(__file__).parents[2]

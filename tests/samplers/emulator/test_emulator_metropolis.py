@@ -261,6 +261,7 @@ def test_moves_of_all_kinds_are_accepted(grown, run):
     assert np.isfinite(run["emulator_moves"]["end"].values).all()
 
 
+@pytest.mark.filterwarnings("ignore:Numba will use object mode")
 def test_a_step_that_was_used_travels(grown):
     """Its search for the posterior is over, takes no memory, and would not travel."""
     pm.sample(2, tune=3, chains=1, step=grown, model=growth(), random_seed=1, **QUIET)

@@ -143,7 +143,7 @@ def with_labels(data, coords):
     try:
         return data.sel(lists)
     except KeyError as error:
-        raise ValueError(f"coords: {error.args[0]}") from None
+        raise ValueError(f"coords: there is no {coords}: {error.args[0]}") from None
 
 
 def learned_by(dt, step, var_names, coords):

@@ -37,7 +37,7 @@ def z_of_bridges(correlation, n=200):
         control = np.exp(norm.logpdf(y, 0.4, 1) - norm.logpdf(y, 0.4, 1.3)) - 1
         found = bridge.bridge(log_ratio(x), log_ratio(y), control)
         assert 0.7 < found.overlap <= 1
-        z.append((found.log_ratio - np.log(3)) / found.standard_error)
+        z.append((found.log_z - np.log(3)) / found.standard_error)
     return np.array(z)
 
 
@@ -77,7 +77,7 @@ def test_draws_of_another_distribution_contradict_new_ones():
 
 def test_without_overlap_nothing_is_known():
     nothing = bridge.bridge(np.zeros((2, 50)), np.full(50, -np.inf), np.zeros(50))
-    assert np.isnan(nothing.log_ratio)
+    assert np.isnan(nothing.log_z)
     assert nothing.overlap == 0
 
 

@@ -353,7 +353,7 @@ def test_a_process_that_dies_while_it_is_settled(plain_surrogate, whole, monkeyp
         with monkeypatch.context() as patch:
             patch.setattr(chain_of_run.Chain, "settle", dies)
             patch.setattr(run.Run, "_ended", lambda self: self._record.close())
-            patch.setattr(Finish, "check", lambda *a: None)
+            patch.setattr(Finish, "conclude", lambda *a: None)
             limited(plain_surrogate, 130, cores=1, store=store)
         assert_same(resumed(store, plain_surrogate), expected, ALL)
 

@@ -115,7 +115,7 @@ def test_a_run_that_is_stopped_goes_on(gam, tmp_path):
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_tasks_end_if_the_run_does(gam, monkeypatch, error):
     """Where nobody waits for what they return: then calls are not made, either."""
-    look, looks = Run._look_at_time, []
+    look, looks = Run._look_at_limits, []
 
     def fail(run):
         looks.append(run)
@@ -123,7 +123,7 @@ def test_tasks_end_if_the_run_does(gam, monkeypatch, error):
             raise error("a test")
         look(run)
 
-    monkeypatch.setattr(Run, "_look_at_time", fail)
+    monkeypatch.setattr(Run, "_look_at_limits", fail)
     if error is ValueError:
         with pytest.raises(ValueError, match="a test"):
             sample(gam, chains=3, cores=3, draws=1000)

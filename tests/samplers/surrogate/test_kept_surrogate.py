@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
-from runs import sample
+from runs import sample, states_of
 
 import pymc_kameleon as pk
 from pymc_kameleon.core.arrays import allocate
@@ -55,11 +55,11 @@ def test_it_is_what_the_moves_went_by(result, tmp_path, is_loaded):
     if is_loaded:
         result.to_netcdf(tmp_path / "run.nc")
         result = xr.load_datatree(tmp_path / "run.nc")
-    last = result["sampling_state"]
-    known = [k for k in range(2) if np.isfinite(last["state_log_s"].values[k, 0])]
+    last = [(own["0.state.x"], own["0.state.log_s"][0]) for own in states_of(result)]
+    known = [k for k in range(2) if np.isfinite(last[k][1])]
     assert known
     for k in known:
-        x, expected = last["state_x"].values[k], last["state_log_s"].values[k, 0]
+        x, expected = last[k]
         assert log_s(kept_of(result, k), x[None])[0] == pytest.approx(expected, abs=1e-6)
 
 

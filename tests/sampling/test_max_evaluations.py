@@ -18,7 +18,6 @@ from simulated import growth, simulator
 import pymc_kameleon as pk
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.sampling import chain_of_run, run
-from pymc_kameleon.sampling.outcome import Finish
 from pymc_kameleon.step.base import KameleonStep
 
 pytestmark = pytest.mark.forks
@@ -336,6 +335,11 @@ def test_a_state_is_as_long_as_tuning_was_to_be_at_first(plain_surrogate, monkey
     assert_same(resumed(part, plain_surrogate), limited(**options), ALL)
 
 
+def killed(run):
+    run._record.close()
+    raise SystemExit
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_search")
 def test_a_process_that_dies_while_it_is_settled(plain_surrogate, whole, monkeypatch, tmp_path):
@@ -352,9 +356,9 @@ def test_a_process_that_dies_while_it_is_settled(plain_surrogate, whole, monkeyp
 
         with monkeypatch.context() as patch:
             patch.setattr(chain_of_run.Chain, "settle", dies)
-            patch.setattr(run.Run, "_ended", lambda self: self._record.close())
-            patch.setattr(Finish, "conclude", lambda *a: None)
-            limited(plain_surrogate, 130, cores=1, store=store)
+            patch.setattr(run.Run, "_ended", killed)
+            with pytest.raises(SystemExit):
+                limited(plain_surrogate, 130, cores=1, store=store)
         assert_same(resumed(store, plain_surrogate), expected, ALL)
 
 

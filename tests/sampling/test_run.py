@@ -385,14 +385,14 @@ def test_the_way_to_the_posterior_goes_on_where_it_was(tmp_path, monkeypatch):
     def stop_soon(self, chain, state, portion):
         keep(self, chain, state, portion)
         told.append((state.monitor.done, portion.n_logp))
-        if len(told) == 20:
+        if len(told) == 10:
             self.stop()
 
     monkeypatch.setattr(run.Run, "_keep", stop_soon)
     store = tmp_path / "run.zarr"
     before = pk.sample(20, tune=30, chains=3, random_seed=4, store=store, **options)
     assert before["posterior"].sizes["draw"] == 0
-    assert told == [(0, 1)] * 20
+    assert told == [(0, 1)] * 10
     monkeypatch.setattr(run.Run, "_keep", keep)
     assert_same(pk.resume(store, **options), whole, (*DRAWN, "search"))
     n_logp = whole["sample_stats"]["n_logp"].sum() + whole["warmup_sample_stats"]["n_logp"].sum()

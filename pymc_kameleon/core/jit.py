@@ -93,7 +93,7 @@ def cached_jit(function, parts):
     try:
         dispatcher._cache = numba_cache.Cache(function, identity)
     except RuntimeError as error:  # no directory can be written to
-        _log.warning(f"{names[0]} is compiled again by each process: {error}")
+        _log.info(f"{names[0]} is compiled again by each process: {error}")
     return dispatcher
 
 

@@ -306,6 +306,7 @@ def test_a_place_that_cannot_be_written_to_is_told_once_and_numba_finds_another(
 
 def test_without_any_place_each_process_compiles(monkeypatch, caplog):
     monkeypatch.setattr(numba_cache.SharedImplementation, "_locator_classes", ())
+    caplog.set_level("INFO", logger="pymc_kameleon")
     assert scaled(11, plus_one)(1) == 22
     assert "compiled again by each process" in caplog.text
 

@@ -41,8 +41,6 @@ def plot_emulator(dt, *, coords=None, backend=None, visuals=None, **pc_kwargs):
     """
     plot = Plot(EMULATOR_VISUALS, visuals, backend, pc_kwargs)
     own = dt if isinstance(dt, SimulatorEmulator) else emulator(result_of(dt))
-    if not isinstance(own, SimulatorEmulator):
-        raise ValueError("This plots the emulator of a simulator, of pk.EmulatorMetropolis.")
     effects = with_labels(_effects(own), coords)
     best, data = effects["best"].to_dataset(name="effect"), effects[["effect"]]
     n = data.sizes["input"]

@@ -51,7 +51,7 @@ def evaluations_in(tree):
     if EVALUATIONS not in tree.children:
         raise ValueError(
             f"The result has no group {EVALUATIONS!r}. pk.sample keeps it of "
-            "pk.EmulatorMetropolis and pk.SurrogateMetropolis; pm.sample does not."
+            "pk.EmulatorMetropolis; pm.sample does not."
         )
     return tree[EVALUATIONS].to_dataset()
 

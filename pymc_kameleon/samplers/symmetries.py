@@ -5,7 +5,6 @@ mode that is known shows where others are. A guess costs one evaluation, and is 
 """
 
 import re
-from collections import Counter
 from itertools import combinations, zip_longest
 from typing import NamedTuple
 
@@ -14,8 +13,8 @@ import pymc as pm
 import pytensor.tensor as pt
 
 MOST_ALIKE, MOST_COORDINATES = 8, 100
-"""Length of an axis, or number of scalars of one transform, and number of coordinates, up to which
-any two places may be exchanged, or a sign reversed."""
+"""Length of an axis, and number of coordinates, up to which any two places may be exchanged, or a
+sign reversed."""
 
 MIDDLES = 0.0, 0.5
 """Middles about which numbers may be reversed: those of numbers with a sign, and of weights."""
@@ -34,10 +33,9 @@ def likely_symmetries(step):
 
     Each is its own inverse, with determinant 1 or −1, and the likeliest ones come first. Any two
     places of a short axis are exchanged, neighbours first, in all variables that have one and in
-    each alone, and any two of a few scalars of the same transform. Scalars whose names differ by a
-    number, like k1 and k2, are as one variable, so that they are exchanged along with a1 and a2.
-    Signs are reversed; a number between 0 and 1 is reversed as one that has a sign: w becomes
-    1 − w.
+    each alone, and any two scalars of the same transform. Scalars whose names differ by a number,
+    like k1 and k2, are as one variable, so that they are exchanged along with a1 and a2. Signs are
+    reversed; a number between 0 and 1 is reversed as one that has a sign: w becomes 1 − w.
     """
     d, by_name = step.layout.d, _parts(step)
     if d > MOST_COORDINATES:
@@ -50,12 +48,16 @@ def likely_symmetries(step):
         having = [part for part in named if n in _lengths(part)]
         pairs = sorted(combinations(range(n), 2), key=lambda pair: pair[1] - pair[0])
         every += [_exchanged(d, having, n, pair) for pair in pairs]
-        alone += [_exchanged(d, [part], n, pair) for part in having for pair in pairs]
-    alike = Counter(type(part.transform) for part in scalars.values())
+        alone += [
+            _exchanged(d, [part], n, pair, axes)
+            for part in having
+            for axes in _choices_of_axes(part, n)
+            for pair in pairs
+        ]
     scalar_pairs = [
-        _exchanged(d, [_joined((one, other))], 2, (0, 1))
-        for one, other in combinations(scalars.values(), 2)
-        if type(one.transform) is type(other.transform) and alike[type(one.transform)] <= MOST_ALIKE
+        _exchanged(d, [_joined(pair)], 2, (0, 1))
+        for pair in combinations(scalars.values(), 2)
+        if type(pair[0].transform) is type(pair[1].transform)
     ]
     mixed = zip_longest([*every, *alone, *scalar_pairs], _reversals(d, by_name.values()))
     return _unique(one for pair in mixed for one in pair if one is not None)
@@ -152,8 +154,14 @@ def _reversed(d, places):
     return np.diag(signs)
 
 
-def _exchanged(d, parts, n, pair):
-    """Return the matrix that exchanges a pair of places on axes of length n.
+def _choices_of_axes(part, n):
+    """Return axes on which a part's places are exchanged: all, and each alone if several have n."""
+    axes = [axis for axis, length in enumerate(part.places.shape) if length == n]
+    return [None, *([axis] for axis in axes)] if len(axes) > 1 else [None]
+
+
+def _exchanged(d, parts, n, pair, axes=None):
+    """Return the matrix that exchanges a pair of places on axes of length n, or on some of them.
 
     The last number of a simplex, left out by PyMC's transform, is minus the sum of the others.
     """
@@ -165,7 +173,7 @@ def _exchanged(d, parts, n, pair):
         if _is_simplex(part.transform):
             values = np.concatenate([values, -values.sum(axis=-2, keepdims=True)], axis=-2)
         for axis, length in enumerate(values.shape[:-1]):
-            if length == n:
+            if length == n and (axes is None or axis in axes):
                 values = np.take(values, order, axis)
         if _is_simplex(part.transform):
             values = values[..., :-1, :]

@@ -46,6 +46,9 @@ NUTS = {"nuts": "pymc", "nutpie": "nutpie"}
 TWO_EACH = (pm.Metropolis, pm.DEMetropolis, pm.DEMetropolisZ)
 """Steps of PyMC that evaluate the log-density at both points of a draw."""
 
+NOT_STEPS = (pm.sample, pm.sample_smc, sample)
+"""Functions that might be taken for one that makes a step."""
+
 ACCEPTANCE = ("accept_prob", "acceptance_rate", "mean_tree_accept", "accepted")  # the first counts
 
 NUMBERS = (
@@ -213,6 +216,12 @@ def _checked(step):
         if step.lower() == "nutpie" and find_spec("nutpie") is None:
             raise ImportError('The step "nutpie" needs the package nutpie, which is not installed.')
         return step.lower() if step.lower() in NUTS else as_unbound(step, more=NUTS)
+    if any(step is run for run in NOT_STEPS):
+        raise ValueError(
+            f"{_name(step)} is not a step: it makes a whole run. compare_samplers makes the runs "
+            "itself, with steps such as pk.GAM, or 'nuts'. pm.sample_smc has no step that it could "
+            "take."
+        )
     is_class = isinstance(step, type)
     is_step = issubclass(step if is_class else type(step), BlockedStep | CompoundStep)
     if not is_step and (is_class or not callable(step)):

@@ -113,6 +113,12 @@ class Workers:
         here = evaluators is None and not self._in_processes and not self.gathers
         self.seconds = POLL_INTERVAL if here else SECONDS_AWAY
 
+    @property
+    def evaluations_at_once(self):
+        """How many evaluations are made at a time."""
+        size = self.evaluators.size if self.evaluators else None
+        return min(self.at_once, size or self.at_once)
+
     def __enter__(self):
         """Start the workers."""
         self._limits = threadpool_limits(1)  # LAPACK's own threads would fight with ours

@@ -129,18 +129,11 @@ def test_columns_of_loadings_change_sign_along_with_scores():
     assert (1, 2, 3, 4, 5, 6, -7, -8) in found
 
 
-def test_rows_and_columns_of_a_square_matrix_are_exchanged_together():
+def test_rows_of_a_square_matrix_are_exchanged_alone_too():
     with pm.Model() as model:
         pm.LogNormal("x", shape=(2, 2))
-    assert orders_of(likely_symmetries(Bare(model))) == [(4, 3, 2, 1)]
-
-
-def test_of_many_scalars_no_two_are_exchanged():
-    """A hundred would give 4950 matrices of 10 000 numbers, each with evaluations to try it."""
-    with pm.Model() as model:
-        for k in range(MOST_COORDINATES):
-            pm.HalfNormal(f"x{k}")
-    assert likely_symmetries(Bare(model)) == []
+    found = orders_of(likely_symmetries(Bare(model)))
+    assert found == [(4, 3, 2, 1), (3, 4, 1, 2), (2, 1, 4, 3)]
 
 
 @pytest.mark.slow

@@ -189,6 +189,7 @@ def test_all_steps_get_as_many_cores(asked, given, monkeypatch):
         ([7], "7 is not a step"),
         ([dict], "<class 'dict'> is not a step"),
         ([], "steps is empty"),
+        ([pm.sample_smc], "sample_smc is not a step: it makes a whole run"),
         ("GAM", r"must be a list, as \[pk.GAM, 'nuts'\], or a dict, not 'GAM'"),
         (pk.GAM, "must be a list"),
         (["GAM", pk.GAM], r"Several steps are called \['GAM'\]: give a dict"),

@@ -506,7 +506,6 @@ class GadMALA(GradientAdaptive):
         return () if self.is_published else fisher_rule.pauses(self)
 
     learn = staticmethod(fisher_rule.learn)
-    compile_learning = staticmethod(fisher_rule.compiled_learning)
 
     def _needed_tuning(self):
         if self.is_published:

@@ -42,8 +42,8 @@ def expectation(dt, function, model=None):
     whatever sampler made them, unless something speaks against it.
 
     Draws of SurrogateMetropolis and EmulatorMetropolis, by ``pk.sample``, are corrected by the
-    surrogate or the emulator, and those of GAM by control variates, if these were kept.
-    That takes no evaluation of the log-density, and is asymptotically exact however bad they are.
+    surrogate or the emulator. That takes no evaluation of the log-density, and is asymptotically
+    exact however bad these are.
     Otherwise the answer is the mean, with its standard error by ArviZ.
 
     Parameters

@@ -344,8 +344,8 @@ def _say_what_begins(prepared, workers, limits, computed):
     if left is not None or limits.target_ess is None:  # else draws are the most, and say little
         draws = sum(chain.total - chain.begun for chain in chains)
         most = draws * most_evaluations(job.steps) if left is None else left
-        whole = " and the search" if left is None else ""
-        parts.append(what_a_run_costs(job.steps, most, workers.evaluations_at_once, whole))
+        cost = what_a_run_costs(job.steps, most, workers.evaluations_at_once)
+        parts.append(f"{cost}, and the search" if cost and left is None else cost)
     _log.info(". ".join(filter(None, parts)) + ".")
     if job.holds_gil and (names := outputs_that_call(job.outputs)):
         _log.info(

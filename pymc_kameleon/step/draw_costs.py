@@ -39,17 +39,14 @@ def seconds_per_logp(log_density, q, values):
     return seconds
 
 
-def what_a_run_costs(steps, evaluations, at_once, besides=""):
-    """Return in words how long so many evaluations take, at most, "" if that is not long.
-
-    `besides` says what comes besides these.
-    """
+def what_a_run_costs(steps, evaluations, at_once):
+    """Return in words how long so many evaluations take, at most, "" if that is not long."""
     seconds = np.max([step.seconds_per_logp for step in steps])  # NaN if it raised at the start
     total = evaluations * seconds / at_once
     if not (seconds > SLOW_LOGP or total > LONG_RUN) or evaluations == 0:
         return ""
     return (
-        f"At most {grouped(evaluations)} evaluations of {in_words(seconds)}{besides}: about "
+        f"At most {grouped(evaluations)} evaluations of {in_words(seconds)}: about "
         f"{in_words(total)} with {at_once} at a time"
     )
 

@@ -247,10 +247,12 @@ def followed(n_tune, n, **arguments):
 @pytest.mark.parametrize("whiten", [False, True])
 def test_gamma_of_the_user(gamma, whiten):
     """From the first z on, and not before that."""
-    _, _, kept = followed(400, 600, gamma=gamma, whiten=whiten)
+    positions, _, kept = followed(400, 600, gamma=gamma, whiten=whiten)
     has_z = [bool(p.subsample.m[0]) for p in kept]
     first = has_z.index(True)
-    assert first == 280 if whiten else 40 <= first < 280  # once there are points enough
+    newest = (positions[(t + 1) // 2 : t + 1] for t in range(40, 400))
+    enough = [1 + np.count_nonzero(np.diff(x, axis=0).any(axis=1)) >= 2 * 2 + 2 for x in newest]
+    assert first == 280 if whiten else first == 40 + enough.index(True)
     assert all(has_z[first:])
     found = [np.exp(log_gamma_of(p)) for p in kept[:400]]
     np.testing.assert_allclose(found[first:], gamma, rtol=1e-12)

@@ -7,6 +7,7 @@ from pymc_kameleon.analysis.diagnose import diagnose
 from pymc_kameleon.analysis.emulator import emulator
 from pymc_kameleon.analysis.expectation import expectation
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
+from pymc_kameleon.analysis.sensitivity import sensitivity
 from pymc_kameleon.analysis.summary import summary
 from pymc_kameleon.model.black_box import black_box
 from pymc_kameleon.model.noise import noise_seed
@@ -29,7 +30,7 @@ __version__ = version("pymc_kameleon")
 __all__ = ["sample", "resume", "black_box", "diagnose", "summary", "load"]  # noqa: RUF022
 __all__ += samplers.__all__
 __all__ += ["initvals", "expectation", "evidence", "compare_models"]  # noqa: RUF022
-__all__ += ["mode_occupancy", "emulator", "compare_samplers", "noise_seed"]  # noqa: RUF022
+__all__ += ["mode_occupancy", "emulator", "sensitivity", "compare_samplers", "noise_seed"]  # noqa: RUF022
 __all__ += ["plot_adaptation", "plot_learned", "plot_proposals", "plot_modes"]  # noqa: RUF022
 __all__ += ["plot_search", "plot_emulator", "plot_evidence", "plot_compare"]  # noqa: RUF022
 __all__ += ["baselines"]

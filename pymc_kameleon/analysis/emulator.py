@@ -78,15 +78,17 @@ class SimulatorEmulator:
         posterior count most. Of outputs that are predicted by their logarithms it is relative.
     """
 
-    def __init__(self, calls):
-        described = calls.described
-        self.name, self.inputs = described["name"], calls.names
+    def __init__(self, calls, everywhere=False):
+        described, self._calls = calls.described, calls
+        self.name, self.label, self.inputs = described["name"], described["label"], calls.names
         there = np.isfinite(calls.y).all(axis=1)
         self.x, self.y = calls.x[there], calls.y[there]
         if len(self.x) == 0:
             raise ValueError(f"`{self.name}` has not returned anything finite in this result.")
         drop = _drops(calls, there)
-        self.best, self._near = self.x[np.argmin(drop)], self.x[drop == 0]
+        self.best = self.x[np.argmin(drop)]
+        drop = np.zeros(len(drop)) if everywhere else drop
+        self._near = self.x[drop == 0]
         self._fit, self._uncertainty = _fitted(calls, self.x, self.y, drop)
         self._middle = self._fit.transformed(self._near).mean(axis=0)
         self._usual = np.quantile(self._distances(self._near), USUAL)
@@ -137,6 +139,34 @@ class SimulatorEmulator:
         with np.errstate(all="ignore"):  # logarithms of what is not positive are NaN
             rows = function(x.reshape(-1, p))
         return rows.reshape(*x.shape[:-1], *rows.shape[1:])
+
+    def drawn(self, random_seed=None):
+        """Return a function of inputs (n, p) to outputs (n, q) that the emulator holds possible.
+
+        It is a draw from the Gaussian process: what many of these differ by is not known.
+        """
+        rng = np.random.default_rng(random_seed)
+        function = self._uncertainty.drawn(self._fit, self._factor, rng)
+        return lambda x: self._over(x, function)
+
+    def everywhere(self, x=(), y=()):
+        """Return an emulator to whose fit all calls count alike, also further ones (n, p), (n, q).
+
+        That of a run is fitted for the posterior: calls far from it may be predicted badly.
+        """
+        n, own = len(x), self._calls
+        if n:
+            own = own._replace(
+                x=np.concatenate([own.x, x]),
+                y=np.concatenate([own.y, y]),
+                logp=np.concatenate([own.logp, np.full(n, np.nan)]),
+                tuning=np.concatenate([own.tuning, np.ones(n, bool)]),
+            )
+        return SimulatorEmulator(own, everywhere=True)
+
+    def least_known(self, x, n):
+        """Return n of the inputs x (N, p): each where errors are largest, given those before."""
+        return x[self._uncertainty.least_known(self._fit, x, n)]
 
     def range(self):
         """Return inputs (2, p) between which 90 % of the good calls are."""

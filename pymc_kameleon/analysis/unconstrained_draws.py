@@ -4,8 +4,13 @@ import numpy as np
 import pymc as pm
 from pytensor.compile import Mode
 from pytensor.graph.replace import clone_replace, vectorize_graph
+from scipy.special import logit
 
-from pymc_kameleon.model.layout import Layout, fits
+from pymc_kameleon.model.layout import Layout, fits, split_name
+from pymc_kameleon.model.pymc_internals import natural_name
+
+TRANSFORMS = {"_log__": np.log, "_logodds__": logit}
+"""Transforms of PyMC that need no bounds, by what they add to a variable's name."""
 
 
 class NotMapped(Exception):
@@ -87,3 +92,24 @@ def transformed(natural, model):
         )
         for name, own in zip(names, found, strict=True)
     }
+
+
+def draws_of_coordinate(posterior, coordinate):
+    """Return the draws (chain, draw) of a coordinate of the unconstrained scale, by its name.
+
+    Those of logarithms and logits need no model; raise a ValueError for others that are not kept.
+    """
+    name, index = split_name(coordinate)
+    natural, into = name, None
+    if name not in posterior:
+        natural = natural_name(name)
+        into = next((TRANSFORMS[end] for end in TRANSFORMS if name == natural + end), None)
+        if into is None or natural not in posterior:
+            raise ValueError(
+                f"The draws of {name}, on the scale that it is sampled on, are not in the result. "
+                'Sample with idata_kwargs={"include_transformed": True} and all var_names, or '
+                "leave it out here, with var_names or coords."
+            )
+    values = posterior[natural].transpose("chain", "draw", ...)[(..., *index)].astype(float)
+    values = values.drop_vars([c for c in values.coords if c not in ("chain", "draw")])
+    return values if into is None else into(values)

@@ -665,6 +665,25 @@ _EVIDENCE = {
     ),
 }
 
+# ---- sensitivity --------------------------------------------------------------------------------
+
+_SENSITIVITY = {
+    "emulator_unsure": Kind(
+        CAUTION,
+        "Of the variance of output {output} {share:.0f} % is the emulator's own uncertainty: the "
+        "run has evaluated too little of what inputs vary over.",
+        "With over='prior' let n_evaluations call the simulator; or tune longer.",
+        "Of pk.sensitivity: functions drawn from the Gaussian process differ by that much.",
+    ),
+    "not_a_copula": Kind(
+        CAUTION,
+        "The variance of output {output} is {ratio:.2g} times that over the draws, if inputs "
+        "depend on each other as normal variables do. Indices may be off.",
+        "Look at the draws of pairs of inputs; reparametrise.",
+        "Of pk.sensitivity: dependent inputs are drawn by a Gaussian copula.",
+    ),
+}
+
 SECTIONS = {
     "The start, and the search for the posterior": _STARTS,
     "The log-density": _LOG_DENSITIES,
@@ -674,6 +693,7 @@ SECTIONS = {
     "The end of the run": _ENDS,
     "Said at once": _MEANWHILE,
     "Evidence": _EVIDENCE,
+    "Sensitivity": _SENSITIVITY,
 }
 """All of them, as the documentation lists them."""
 

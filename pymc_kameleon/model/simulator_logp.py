@@ -187,11 +187,7 @@ class SimulatorLogp(ModelLogp):
 
     def called_at(self, b, x):
         """Return what box b returns of inputs x (n, p), by as many calls, (n, q)."""
-        inputs, outputs = self._alone[b]
-        with black_box_ops_silent():
-            mode = Mode("py", "fast_compile")
-            call = function([inputs], outputs, mode=mode, on_unused_input="ignore")
-        return np.array([call(row) for row in x])
+        return called(self._alone[b], x)
 
     def __getstate__(self):
         """Leave the graphs behind, and what only compiling them needs."""
@@ -220,3 +216,12 @@ def _gradients(scalar, y, own, where):
             f"{str(error).strip().partition(chr(10))[0]}"
         ) from error
     return by_y, pt.concatenate([part.ravel() for part in parts])
+
+
+def called(alone, x):
+    """Return what a box returns of inputs x (n, p), by as many calls, (n, q)."""
+    inputs, outputs = alone
+    with black_box_ops_silent():
+        mode = Mode("py", "fast_compile")
+        call = function([inputs], outputs, mode=mode, on_unused_input="ignore")
+    return np.array([call(row) for row in x])

@@ -7,8 +7,8 @@ import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 from arviz_base.validate import validate_dict_argument
-from scipy.special import logit
 
+from pymc_kameleon.analysis.unconstrained_draws import draws_of_coordinate
 from pymc_kameleon.model.layout import split_name
 from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.result.opening import opened
@@ -20,9 +20,6 @@ COVARIANCE = "covariance"
 
 N_POINTS = 50
 """Places along an axis of which a curve is made: values of an input, or windows of draws."""
-
-TRANSFORMS = {"_log__": np.log, "_logodds__": logit}
-"""Transforms of PyMC that need no bounds, by what they add to a variable's name."""
 
 PLOT_PARAMETERS = """\
 backend : str, optional
@@ -201,25 +198,8 @@ def draws_as_learned(dt, own):
         raise ValueError("The result has no draws after tuning: go on with pk.resume(dt).")
     posterior = dt["posterior"].to_dataset().sel(chain=own["chain"])
     coordinates = own[COORDINATE].values
-    parts = [_draws_of(posterior, coordinate) for coordinate in coordinates]
+    parts = [draws_of_coordinate(posterior, coordinate) for coordinate in coordinates]
     return xr.concat(parts, xr.Variable(COORDINATE, coordinates)).transpose("chain", "draw", ...)
-
-
-def _draws_of(posterior, coordinate):
-    name, index = split_name(coordinate)
-    natural, into = name, None
-    if name not in posterior:
-        natural = natural_name(name)
-        into = next((TRANSFORMS[end] for end in TRANSFORMS if name == natural + end), None)
-        if into is None or natural not in posterior:
-            raise ValueError(
-                f"The draws of {name}, on the scale that it is sampled on, are not in the result. "
-                'Sample with idata_kwargs={"include_transformed": True} and all var_names, or '
-                "leave it out here, with var_names or coords."
-            )
-    values = posterior[natural].transpose("chain", "draw", ...)[(..., *index)].astype(float)
-    values = values.drop_vars([c for c in values.coords if c not in ("chain", "draw")])
-    return values if into is None else into(values)
 
 
 def checked_pairs(own):

@@ -64,6 +64,9 @@ it may matter elsewhere."""
 LEAST_ERROR, LARGEST_ERROR = 1e-3, 10.0
 """Errors of a point, in units of noise, below and above which no difference matters."""
 
+N_WAVES = 512
+"""Random waves of a function that is drawn: an engineering limit."""
+
 NO_CHANGE = 1e-12
 """Relative range up to which a number does not vary."""
 
@@ -210,6 +213,7 @@ class Uncertainty(NamedTuple):
     inverse: np.ndarray  # (n, n), L⁻¹ of K = LLᵀ
     linear: float  # variance of the linear part, in units of u
     noise: float  # τ
+    noises: np.ndarray  # (n,), variances of what is no part of a smooth function, of points
     sd: np.ndarray  # (q,), of the process that an output is, after logarithms
     left_out: np.ndarray  # (q,), root mean square of leave-one-out errors of good points, likewise
 
@@ -222,6 +226,56 @@ class Uncertainty(NamedTuple):
         sd = np.sqrt(np.maximum(own - explained, 0.0) + self.noise)[:, None] * self.sd
         return np.where(fit.log_outputs, sd * fit.predict(x), sd)
 
+    def least_known(self, fit, x, n):
+        """Return the places of n of the inputs x (N, p), each where the variance is the largest.
+
+        That is the variance given the outputs at those chosen before.
+        """
+        u = fit.transformed(x)
+        k, own = (
+            nearness(squared_distances(u, other)) ** 2 + self.linear * u @ other.T + CONSTANT
+            for other in (fit.u, u)
+        )
+        explained = k @ self.inverse.T
+        left, places = own - explained @ explained.T, []
+        for _ in range(n):
+            places.append(int(np.argmax(np.diag(left))))
+            column = left[:, places[-1]]
+            left = left - np.outer(column, column) / (column[places[-1]] + self.noise)
+        return places
+
+    def drawn(self, fit, widening, rng):
+        """Return a function of inputs x (N, p) to outputs (N, q), drawn from the process.
+
+        The process without its data is a sum of random waves, which its data then correct (Wilson
+        et al., ICML 2020, equation 13). The waves of 1 / (1 + |u|²/4)² have normal frequencies,
+        whose variance is a gamma variable. Errors are `widening` times those of the process.
+        """
+        n, p = fit.u.shape
+        variances = rng.gamma(2.0, 0.5, N_WAVES)
+        frequencies = rng.normal(size=(p, N_WAVES)) * np.sqrt(variances)
+        phases = rng.uniform(0, 2 * np.pi, N_WAVES)
+        sizes = [2 / N_WAVES] * N_WAVES + [self.linear] * p + [CONSTANT]
+
+        def features(u):
+            return np.column_stack([np.cos(u @ frequencies + phases), u, np.ones(len(u))])
+
+        sd = widening * self.sd
+        loadings = np.sqrt(sizes)[:, None] * rng.normal(size=(len(sizes), len(sd))) * sd
+        noise = np.sqrt(self.noises)[:, None] * rng.normal(size=(n, len(sd))) * sd
+        at_points = features(fit.u) @ loadings + noise
+        weights = self.inverse.T @ (self.inverse @ at_points)
+
+        def function(x):
+            u = fit.transformed(x)
+            near = nearness(squared_distances(u, fit.u)) ** 2
+            k = near + self.linear * u @ fit.u.T + CONSTANT
+            t = fit.mean + u @ fit.slopes.T + near @ fit.weights
+            t += features(u) @ loadings - k @ weights
+            return np.where(fit.log_outputs, np.exp(np.where(fit.log_outputs, t, 0.0)), t)
+
+        return function
+
 
 def uncertainty(fit, x, y, drop, d, m):
     """Return the Uncertainty of a fit to these calls, the arguments as of `fit_box`.
@@ -233,13 +287,14 @@ def uncertainty(fit, x, y, drop, d, m):
     noise = fit.hyper.value("noise")
     linear = fit.hyper.value("linear") / fit.hyper.value("rate") ** 2
     k = nearness(squared_distances(fit.u, fit.u)) ** 2 + linear * fit.u @ fit.u.T + CONSTANT
-    k[np.diag_indices(len(k))] += noise * (1 + (drop / (2 * d)) ** 2)
+    noises = noise * (1 + (drop / (2 * d)) ** 2)
+    k[np.diag_indices(len(k))] += noises
     inverse = lapack.dtrtri(factorised(k), lower=1)[0]
     variances = 1 / np.einsum("ij,ij->j", inverse, inverse)
     omega = 1 / (1 + (drop / d) ** 2)
     sd = np.sqrt(omega @ (fit.weights**2 * variances[:, None]) / omega.sum())
     left_out = np.sqrt(np.mean((fit.weights * variances[:, None])[drop == 0] ** 2, axis=0))
-    return Uncertainty(inverse, linear, noise, sd, left_out)
+    return Uncertainty(inverse, linear, noise, noises, sd, left_out)
 
 
 class _Problem:

@@ -1,0 +1,350 @@
+"""``pk.sensitivity``: how much each input of a simulator matters for what it returns.
+
+Symbols: x (p,) the inputs, y what is asked of the outputs, A a set of inputs; V_A = Var E(y | x_A),
+of which first-order indices are V_{i} / Var y and total ones 1 − V_{all but i} / Var y; z normal
+scores of x, R their correlations.
+
+Where inputs are independent these are Sobol's indices, as SciPy computes them. Otherwise V_A is the
+covariance of y(x) and y(x'), where x' agrees with x in A, and is drawn anew given x_A elsewhere, by
+a Gaussian copula (Kucherenko, Tarantola & Annoni, Computer Physics Communications 183, 2012, 937).
+Shapley effects divide what inputs explain together evenly among them (Owen, SIAM/ASA Journal on
+Uncertainty Quantification 2, 2014, 245; Song, Nelson & Staum, ibid. 4, 2016, 1060).
+
+The emulator is not what it emulates. Each index is computed for functions that are drawn from the
+Gaussian process, each with points of its own (Le Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336).
+"""
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from scipy.special import ndtr, ndtri
+from scipy.stats import qmc, rankdata, sobol_indices
+from threadpoolctl import threadpool_limits
+
+from pymc_kameleon.analysis.emulator import SimulatorEmulator, emulator
+from pymc_kameleon.analysis.simulator_inputs import called_in, posterior_inputs, prior_inputs
+from pymc_kameleon.findings.finding import finding, said
+from pymc_kameleon.findings.words import some
+from pymc_kameleon.result.opening import opened
+
+N_FUNCTIONS = 32
+"""Functions drawn from the process: a 90 % interval is known to a tenth or so of its width."""
+
+N_POINTS, MOST_POINTS = 2**10, 2**18
+"""Points of each function, and for all sets of inputs together at most; powers of 2, as Sobol's
+sequence wants. Errors of an index are about .005."""
+
+MOST_ORDERED = 10
+"""Inputs up to which Shapley effects go over all sets of them; of more, over random orders."""
+
+UNSURE = 0.1
+"""Share of an output's variance from which on it is told, as far as it is the emulator's
+uncertainty, or that the copula does not have right."""
+
+
+def sensitivity(
+    dt,
+    inputs=None,
+    outputs=None,
+    *,
+    over="posterior",
+    name=None,
+    model=None,
+    n_evaluations=0,
+    ci_prob=None,
+    random_seed=None,
+):
+    """Tell how much each input of a simulator matters for its outputs, by its emulator.
+
+    The emulator has learned from what a run of EmulatorMetropolis has evaluated, so the simulator
+    is not called. Indices are shares of an output's variance. First-order ones are what an input
+    explains by itself, and total ones what is left if all others are known.
+
+    Parameters
+    ----------
+    dt : DataTree, path or SimulatorEmulator
+        A result of ``pk.sample`` by EmulatorMetropolis; for the prior also what ``pk.emulator``
+        returned of one.
+    inputs : list of str, optional
+        Names of inputs to tell of; all by default. The others vary all the same.
+    outputs : list of int, callable or dict of callables, optional
+        Which outputs, from 0 on, by default all; or functions of these: of an array (n, q), to an
+        array (n,) or (n, k).
+    over : {"posterior", "prior"}, optional
+        What inputs vary over: the posterior draws, by default, or the prior of `model`.
+    name : str, optional
+        The name of the black box, if there are several.
+    model : pm.Model, optional
+        As in ``pk.summary``. Needed for the prior.
+    n_evaluations : int, optional
+        Calls of the simulator to make over the prior, where the emulator knows least; 0 by default.
+    ci_prob : float, optional
+        Of intervals; by default that of ArviZ, .89.
+    random_seed : int or Generator, optional
+
+    Returns
+    -------
+    Dataset
+        ``first_order`` and ``total_order`` (output, input), and where inputs depend on each other
+        ``shapley``, which add up to 1. Each has an interval, ``first_order_interval`` and so on,
+        (output, input, ci_bound). They are of the emulator's uncertainty and of the points'.
+        ``unknown`` (output) is the share of the variance that is the emulator's uncertainty.
+
+    Raises
+    ------
+    ValueError
+        If the result has no emulator of a simulator, the draws lack an input, there is no such
+        input or output, or `model` is needed.
+
+    Notes
+    -----
+    Where inputs depend on each other, a first-order index has what an input explains through
+    others, and totals may be less. Shapley effects are in between. See docs/sensitivity.md.
+
+    Examples
+    --------
+    >>> with model:  # doctest: +SKIP
+    ...     dt = pk.sample()
+    >>> indices = pk.sensitivity(dt)  # doctest: +SKIP
+    """
+    if over not in ("posterior", "prior"):
+        raise ValueError(f'over must be "posterior" or "prior", not {over!r}.')
+    if n_evaluations and over == "posterior":
+        raise ValueError("n_evaluations is for the prior: the run has evaluated the posterior.")
+    dt, rng = opened(dt, model), np.random.default_rng(random_seed)
+    known = dt if isinstance(dt, SimulatorEmulator) else emulator(dt, name)
+    if not isinstance(known, SimulatorEmulator):
+        raise ValueError("There is no emulator of a simulator: sample with pk.EmulatorMetropolis.")
+    if known is dt and over == "posterior":
+        raise ValueError("The posterior's draws are in the result of the run: pass that.")
+    if over == "prior":
+        x, independent = prior_inputs(known.inputs, model, rng)
+        known = known.everywhere()
+        if n_evaluations:
+            new = known.least_known(x[:N_POINTS], n_evaluations)
+            known = known.everywhere(new, called_in(model, known.label, new))
+    else:
+        x, independent = posterior_inputs(known.inputs, dt), False
+    chosen = _chosen(known.inputs, inputs)
+    ask, labels = _asked(known, outputs)
+    drawn, varying = Inputs(x, independent), [known.drawn(rng) for _ in range(N_FUNCTIONS)]
+    with threadpool_limits(1):  # matrices are small
+        found = [indices(lambda x, f=f: ask(f(x)), drawn, rng) for f in varying]
+        unknown = _unknown([ask(f(x[:N_POINTS])) for f in varying])
+    said(_doubts(unknown, ask(known(x)), ask(known(drawn.sample(rng))), labels))
+    return _dataset(found, unknown, known.inputs, chosen, labels, ci_prob)
+
+
+# ---- what is asked, and what is returned --------------------------------------------------------
+
+
+def _chosen(names, inputs):
+    """Return the places of the inputs that were asked for."""
+    if inputs is None:
+        return list(range(len(names)))
+    inputs = [inputs] if isinstance(inputs, str) else list(inputs)
+    if unknown := [name for name in inputs if name not in names]:
+        raise ValueError(f"inputs: there is no {some(unknown)} among {some(names)}.")
+    return [names.index(name) for name in inputs]
+
+
+def _asked(known, outputs):
+    """Return a function of outputs (n, q), with values (n, k), and k labels."""
+    q = known.n_outputs
+    if callable(outputs):
+        outputs = {getattr(outputs, "__name__", "function"): outputs}
+    if not isinstance(outputs, dict):
+        places = list(range(q)) if outputs is None else list(np.atleast_1d(outputs))
+        if unknown := [k for k in places if k not in range(q)]:
+            raise ValueError(f"outputs: there is no {some(unknown)}; there are {q}, from 0 on.")
+        return lambda y: y[:, places], places
+
+    def ask(y):
+        parts = []
+        for label, function in outputs.items():
+            values = np.asarray(function(y), np.float64)
+            if len(values) != len(y) or values.ndim not in (1, 2):
+                raise ValueError(
+                    f"The function {label!r} of outputs must return an array ({len(y)},) or "
+                    f"({len(y)}, k) of outputs {y.shape}, not {values.shape}."
+                )
+            parts.append(values.reshape(len(y), -1))
+        return np.concatenate(parts, axis=1)
+
+    sizes = [
+        ask_one.shape[1]
+        for ask_one in (np.reshape(f(known.y[:1]), (1, -1)) for f in outputs.values())
+    ]
+    labels = [
+        own
+        for label, size in zip(outputs, sizes, strict=True)
+        for own in ([label] if size == 1 else [f"{label}[{k}]" for k in range(size)])
+    ]
+    return ask, labels
+
+
+def _unknown(values):
+    """Return which share of the variance (k,) is the emulator's, of values (functions, n, k)."""
+    values = np.array(values)
+    with np.errstate(all="ignore"):
+        return values.var(axis=0).mean(axis=0) / values.reshape(-1, values.shape[2]).var(axis=0)
+
+
+def _doubts(unknown, at_draws, by_copula, labels):
+    """Return what speaks against the indices."""
+    says, worst = [], np.argmax(np.nan_to_num(unknown))
+    if unknown[worst] > UNSURE:
+        says.append(finding("emulator_unsure", output=labels[worst], share=100 * unknown[worst]))
+    with np.errstate(all="ignore"):
+        ratio = by_copula.var(axis=0) / at_draws.var(axis=0)
+    worst = np.argmax(np.nan_to_num(np.abs(np.log(ratio))))
+    if abs(ratio[worst] - 1) > UNSURE:
+        says.append(finding("not_a_copula", output=labels[worst], ratio=ratio[worst]))
+    return says
+
+
+def _dataset(found, unknown, names, chosen, labels, ci_prob):
+    """Return the means over functions, and their intervals.
+
+    What is less than the emulator's uncertainty may be nothing: functions that are drawn depend on
+    all inputs.
+    """
+    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+    levels = [(1 - prob) / 2, (1 + prob) / 2]
+    dims, variables = ("output", "input"), {}
+    for kind in found[0]:
+        values = np.array([own[kind] for own in found])[:, :, chosen]
+        variables[kind] = dims, values.mean(axis=0)
+        interval = np.quantile(values, levels, axis=0)
+        lower = interval[0]
+        interval[0] = np.where(lower < unknown[:, None], np.minimum(lower, 0.0), lower)
+        variables[f"{kind}_interval"] = (*dims, "ci_bound"), np.moveaxis(interval, 0, 2)
+    variables["unknown"] = "output", unknown
+    coords = {"output": labels, "input": [names[k] for k in chosen]}
+    return xr.Dataset(variables, coords | {"ci_bound": ["lower", "upper"]}, {"ci_prob": prob})
+
+
+# ---- indices of a function ----------------------------------------------------------------------
+
+
+class Inputs:
+    """What inputs vary over: what was drawn of each, and correlations R of their scores."""
+
+    def __init__(self, x, independent):
+        n, p = x.shape
+        self.margins = [_Margin(column) for column in np.sort(x, axis=0).T]
+        self.independent, self.r = independent, np.eye(p)
+        varying = np.flatnonzero(np.ptp(x, axis=0) > 0)
+        if not independent and len(varying):
+            scores = ndtri((rankdata(x[:, varying], axis=0) - 0.5) / n)
+            self.r[np.ix_(varying, varying)] = np.corrcoef(scores, rowvar=False)
+
+    def of(self, z):
+        """Return inputs (n, p) of scores z (n, p)."""
+        columns = [own.ppf(ndtr(part)) for own, part in zip(self.margins, z.T, strict=True)]
+        return np.column_stack(columns)
+
+    def anew(self, noise, z=None, kept=()):
+        """Return scores that are those of z (n, p) in `kept` places, and drawn anew elsewhere."""
+        kept = list(kept)
+        free = [k for k in range(len(self.r)) if k not in kept]
+        slopes = np.linalg.pinv(self.r[np.ix_(kept, kept)]) @ self.r[np.ix_(kept, free)]
+        left = self.r[np.ix_(free, free)] - self.r[np.ix_(free, kept)] @ slopes
+        values, vectors = np.linalg.eigh(left)
+        found = np.empty_like(noise)
+        found[:, free] = noise[:, free] @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        if kept:
+            found[:, kept] = z[:, kept]
+            found[:, free] += z[:, kept] @ slopes
+        return found
+
+    def sample(self, rng):
+        """Return inputs (n, p) by the copula."""
+        return self.of(self.anew(normal_points(len(self.r), N_POINTS, rng)))
+
+
+class _Margin:
+    """The distribution of an input, by its sorted draws."""
+
+    def __init__(self, draws):
+        self._draws, self._levels = draws, (np.arange(len(draws)) + 0.5) / len(draws)
+
+    def ppf(self, q):
+        return np.interp(q, self._levels, self._draws)
+
+
+def normal_points(d, n, rng):
+    """Return normal scores (n, d), n a power of 2, that are evenly spread."""
+    return ndtri(qmc.Sobol(d, rng=rng).random(n))
+
+
+def indices(function, inputs, rng):
+    """Return indices (k, p) of a function of inputs (n, p) that has values (n, k), by their names.
+
+    They are first-order and total ones, and Shapley effects unless inputs are independent.
+    """
+    p = len(inputs.r)
+    if inputs.independent:
+        found = sobol_indices(
+            func=lambda x: function(x.T).T, n=N_POINTS, dists=inputs.margins, rng=rng
+        )
+        kinds = {"first_order": found.first_order, "total_order": found.total_order}
+        return {kind: values.reshape(-1, p) for kind, values in kinds.items()}
+    explained, places = _Explained(function, inputs, rng), range(p)
+    all_but = [[j for j in places if j != i] for i in places]
+    return {
+        "first_order": np.array([explained([i]) for i in places]).T,
+        "total_order": np.array([1 - explained(others) for others in all_but]).T,
+        "shapley": _shapley(explained, p, rng),
+    }
+
+
+class _Explained:
+    """Which share of the variance of k values a set of inputs explains."""
+
+    def __init__(self, function, inputs, rng):
+        p = len(inputs.r)
+        n = min(N_POINTS, MOST_POINTS >> p) if p <= MOST_ORDERED else N_POINTS
+        first, self._noise = np.split(normal_points(2 * p, n, rng), 2, axis=1)
+        self._function, self._inputs, self._z = function, inputs, inputs.anew(first)
+        self._y = function(inputs.of(self._z))
+        others = function(inputs.of(inputs.anew(self._noise)))
+        both = np.concatenate([self._y, others])
+        self._mean, self._variance = both.mean(axis=0), both.var(axis=0)
+        self._known = {(): 0 * self._mean, tuple(range(p)): np.ones_like(self._mean)}
+
+    def __call__(self, places):
+        """Return shares (k,)."""
+        kept = tuple(sorted(places))
+        if kept not in self._known:
+            x = self._inputs.of(self._inputs.anew(self._noise, self._z, kept))
+            products = (self._y - self._mean) * (self._function(x) - self._mean)
+            with np.errstate(all="ignore"):  # of values that do not vary
+                self._known[kept] = products.mean(axis=0) / self._variance
+        return self._known[kept]
+
+
+def _shapley(explained, p, rng):
+    """Return Shapley effects (k, p): what an input adds to others, averaged over their orders."""
+    if p > MOST_ORDERED:
+        orders = [rng.permutation(p) for _ in range(N_POINTS // (4 * p))]
+        orders += [order[::-1] for order in orders]
+        added = np.zeros((p, *np.shape(explained([]))))
+        for order in orders:
+            for k, i in enumerate(order):
+                added[i] += (explained(order[: k + 1]) - explained(order[:k])) / len(orders)
+        return added.T
+    effects = []
+    for i in range(p):
+        others = [j for j in range(p) if j != i]
+        effects.append(
+            sum(
+                (explained([*own, i]) - explained(own)) / (p * comb(p - 1, n))
+                for n in range(p)
+                for own in combinations(others, n)
+            )
+        )
+    return np.array(effects).T

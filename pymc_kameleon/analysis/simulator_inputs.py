@@ -1,0 +1,83 @@
+"""The inputs of a simulator: what they vary over, and what it returns of others."""
+
+import numpy as np
+import pymc as pm
+from pytensor.graph.traversal import ancestors
+
+from pymc_kameleon.analysis.unconstrained_draws import draws_of_coordinate
+from pymc_kameleon.findings.words import some
+from pymc_kameleon.model.layout import split_name
+from pymc_kameleon.model.pymc_internals import natural_name
+from pymc_kameleon.model.simulator_logp import called
+from pymc_kameleon.model.simulators import cut_of
+from pymc_kameleon.result.opening import draws_in
+from pymc_kameleon.samplers.emulator.evaluations import labels
+
+N_PRIOR = 4096
+"""Draws of the prior: a probability is then known to .01."""
+
+
+def posterior_inputs(names, dt):
+    """Return the draws (n, p) of inputs; raise a ValueError for what the result does not keep."""
+    posterior = draws_in(dt, "go by")
+    try:
+        columns = [draws_of_coordinate(posterior, name) for name in names]
+    except ValueError as error:
+        raise ValueError(
+            f"{error} An input that is computed from parameters has draws if it is a "
+            "pm.Deterministic of the model."
+        ) from None
+    return np.stack([np.ravel(own.transpose("chain", "draw")) for own in columns], axis=1)
+
+
+def prior_inputs(names, model, rng):
+    """Return draws (n, p) of inputs from the prior, and whether they are sure to be independent."""
+    model = pm.modelcontext(model)
+    elements = [split_name(name) for name in names]
+    unknown = [name for name, _ in elements if natural_name(name) not in model.named_vars]
+    if unknown:
+        raise ValueError(
+            f"The model has no variable for {some(unknown)}. Let each input be a parameter or a "
+            "pm.Deterministic."
+        )
+    variables = {name: _variable(name, model) for name, _ in elements}
+    drawn = pm.draw(list(variables.values()), draws=N_PRIOR, random_seed=rng)
+    drawn = dict(zip(variables, drawn, strict=True))
+    x = np.stack([drawn[name][:, *index] for name, index in elements], axis=1).astype(np.float64)
+    return x, _are_independent(list(variables.values()), model)
+
+
+def _variable(name, model):
+    """Return the random variable of a name, on the scale that it is sampled on if it is of that."""
+    if name in model.named_vars:
+        return model[name]
+    rv = model[natural_name(name)]
+    return model.rvs_to_transforms[rv].forward(rv, *rv.owner.inputs)
+
+
+def _are_independent(variables, model):
+    """Whether no two inputs depend on the same random variable, and elements of one are apart."""
+    free = set(model.free_RVs)
+    above = [free & set(ancestors([var])) for var in variables]
+    for own, var in zip(above, variables, strict=True):
+        if len(own) != 1:
+            return False
+        [rv] = own
+        is_apart = rv is var and rv.owner.op.ndim_supp == 0
+        if var.type.ndim and not is_apart:
+            return False
+    return all(not a & b for k, a in enumerate(above) for b in above[:k])
+
+
+# ---- the simulator ------------------------------------------------------------------------------
+
+
+def called_in(model, label, x):
+    """Return what the simulator of this label returns of inputs x (n, p), by calls in the model."""
+    model = pm.modelcontext(model)
+    point, own = model.initial_point(), model.continuous_value_vars
+    cut = cut_of(model, model.logp(), own, point)
+    known = labels(cut.simulators)
+    if label not in known:
+        raise ValueError(f"The model calls {some(known)}, and not {label!r}.")
+    return called(cut.alone[known.index(label)], x)

@@ -1,0 +1,195 @@
+"""How much inputs matter: against closed forms, and with the emulator's uncertainty."""
+
+from itertools import permutations
+
+import numpy as np
+import pymc as pm
+import pytest
+from numpy.testing import assert_allclose
+
+import pymc_kameleon as pk
+from pymc_kameleon.analysis import sensitivity as module
+from pymc_kameleon.analysis.emulator import SimulatorEmulator
+from pymc_kameleon.analysis.sensitivity import Inputs, indices
+from pymc_kameleon.samplers.emulator.evaluations import Calls
+
+SLOPES = np.array([1.0, -0.5, 2.0, 0.3])
+MIXING = np.array([[1.0, 0, 0, 0], [0.8, 0.6, 0, 0], [-0.5, 0.5, 1, 0], [0.2, 0.9, 0.1, 0.5]])
+COVARIANCE = MIXING @ MIXING.T
+A = np.array([0, 1, 4.5, 9, 99, 99, 99, 99])
+"""Of Sobol's g-function: the larger, the less an input matters."""
+
+
+def explained(places):
+    """Return Var E(y | x_A) / Var y of y = SLOPES @ x, of normal x."""
+    places = list(places)
+    inner = COVARIANCE[np.ix_(places, places)]
+    slopes = COVARIANCE[:, places] @ np.linalg.pinv(inner) @ COVARIANCE[places]
+    return SLOPES @ slopes @ SLOPES / (SLOPES @ COVARIANCE @ SLOPES)
+
+
+def linear_indices():
+    """Return what is known of y = SLOPES @ x: Shapley effects as means over all orders."""
+    p = len(SLOPES)
+    orders = [list(order) for order in permutations(range(p))]
+    shapley = np.zeros(p)
+    for order in orders:
+        for k, i in enumerate(order):
+            shapley[i] += (explained(order[: k + 1]) - explained(order[:k])) / len(orders)
+    return {
+        "first_order": [explained([i]) for i in range(p)],
+        "total_order": [1 - explained(set(range(p)) - {i}) for i in range(p)],
+        "shapley": shapley,
+    }
+
+
+def linear(x):
+    return (x @ SLOPES)[:, None]
+
+
+def dependent(n=20_000):
+    """Return draws of dependent inputs, each on a scale of its own, and the function of these."""
+    x = np.random.default_rng(1).normal(size=(n, len(SLOPES))) @ MIXING.T
+    return x
+
+
+def ishigami(x):
+    return np.sin(x[:, 0]) + 7 * np.sin(x[:, 1]) ** 2 + 0.1 * x[:, 2] ** 4 * np.sin(x[:, 0])
+
+
+def ishigami_indices():
+    """Return first-order and total indices (Ishigami & Homma 1990)."""
+    first = np.array([0.5 * (1 + 0.1 * np.pi**4 / 5) ** 2, 49 / 8, 0])
+    both = 0.01 * np.pi**8 * (1 / 18 - 1 / 50)
+    return first / (first.sum() + both), (first + np.array([both, 0, both])) / (first.sum() + both)
+
+
+def g_function(x):
+    return np.prod((np.abs(4 * x - 2) + A) / (1 + A), axis=1)
+
+
+def g_indices():
+    """Return first-order and total indices (Saltelli & Sobol' 1995)."""
+    own = 1 / (3 * (1 + A) ** 2)
+    whole = np.prod(1 + own)
+    return own / (whole - 1), own * whole / (1 + own) / (whole - 1)
+
+
+def emulated(function, low, high, n=300, p=3, seed=0, log_outputs=False):
+    """Return the emulator of a function, of calls at random inputs."""
+    x = np.random.default_rng(seed).uniform(low, high, (n, p))
+    y = function(x).reshape(n, -1)
+    described = {"name": "f", "label": "f", "variant": int(log_outputs), "hyper": [[-1] * 4] * 4}
+    names = [f"x[{k}]" for k in range(p)]
+    ones = np.ones(y.shape[1])
+    calls = Calls(described, names, x, y, np.zeros(n), np.ones(n, bool), ones, p)
+    return SimulatorEmulator(calls).everywhere()
+
+
+# ---- indices of a function ----------------------------------------------------------------------
+
+
+def test_dependent_normal_inputs_of_a_linear_function():
+    known, drawn = linear_indices(), Inputs(dependent(), independent=False)
+    found = indices(linear, drawn, np.random.default_rng(2))
+    for kind, values in known.items():
+        assert_allclose(found[kind][0], values, atol=0.02, err_msg=kind)
+    assert found["shapley"].sum() == pytest.approx(1, abs=1e-9)
+
+
+def test_inputs_that_are_taken_for_independent_have_other_indices():
+    """The broken twin: the test above can fail."""
+    drawn = Inputs(dependent(), independent=True)
+    found = indices(linear, drawn, np.random.default_rng(2))
+    assert np.abs(found["total_order"][0] - linear_indices()["total_order"]).max() > 0.1
+
+
+def test_random_orders_agree_with_all_orders(monkeypatch):
+    monkeypatch.setattr(module, "MOST_ORDERED", 3)
+    drawn = Inputs(dependent(), independent=False)
+    found = indices(linear, drawn, np.random.default_rng(2))
+    assert_allclose(found["shapley"][0], linear_indices()["shapley"], atol=0.03)
+
+
+def test_monotone_scales_change_nothing():
+    """A copula goes by ranks."""
+    x = dependent()
+    of_ranks = Inputs(np.exp(x), independent=False)
+    found = indices(lambda x: linear(np.log(x)), of_ranks, np.random.default_rng(2))
+    same = indices(linear, Inputs(x, independent=False), np.random.default_rng(2))
+    assert_allclose(found["shapley"], same["shapley"], atol=1e-3)
+
+
+def test_inputs_that_determine_each_other_share_what_they_explain():
+    z = np.random.default_rng(3).normal(size=5000)
+    drawn = Inputs(np.stack([z, 3 * z], axis=1), independent=False)
+    found = indices(lambda x: x[:, :1], drawn, np.random.default_rng(4))
+    assert_allclose(found["first_order"], [[1, 1]], atol=0.01)
+    assert_allclose(found["total_order"], [[0, 0]], atol=0.01)
+    assert_allclose(found["shapley"], [[0.5, 0.5]], atol=0.01)
+
+
+def test_an_input_that_does_not_vary_explains_nothing():
+    x = dependent()
+    x[:, 3] = 2.0
+    found = indices(linear, Inputs(x, independent=False), np.random.default_rng(2))
+    assert_allclose([found[kind][0, 3] for kind in found], 0, atol=0.01)
+
+
+# ---- functions that are drawn from the process --------------------------------------------------
+
+
+@pytest.mark.parametrize("log_outputs", [False, True])
+def test_drawn_functions_have_the_moments_of_the_process(log_outputs):
+    """Those by the textbook's formulas, of the covariances of all points."""
+    known = emulated(lambda x: 2 + np.sin(x.sum(axis=1)), 0, 2, 15, log_outputs=log_outputs)
+    x = np.random.default_rng(5).uniform(0, 2, (4, 3))
+    fit, unsure = known._fit, known._uncertainty
+
+    def kernel(a, b):
+        squares = np.sum((a[:, None] - b) ** 2, axis=2)
+        return (1 + squares / 4) ** -2.0 + unsure.linear * a @ b.T + 100.0
+
+    u = fit.transformed(x)
+    both = np.concatenate([fit.u, u])
+    noises = np.append(unsure.noises, np.zeros(len(u)))
+    root = np.linalg.cholesky(kernel(both, both) + np.diag(noises))[len(fit.u) :, len(fit.u) :]
+    covariance = root @ root.T * unsure.sd[0] ** 2
+    drawn = np.array([known.drawn(k)(x)[:, 0] for k in range(2000)])
+    drawn = np.log(drawn) if log_outputs else drawn
+    mean = np.log(known(x)[:, 0]) if log_outputs else known(x)[:, 0]
+    sd = np.sqrt(np.diag(covariance))
+    assert_allclose((drawn.mean(axis=0) - mean) / sd, 0, atol=0.1)
+    assert_allclose(np.cov(drawn.T) / np.outer(sd, sd), covariance / np.outer(sd, sd), atol=0.3)
+
+
+def test_calls_that_are_added_are_where_least_is_known():
+    """One after the other, the largest variance given those before."""
+    known = emulated(ishigami, -np.pi, np.pi, 40)
+    x = np.random.default_rng(6).uniform(-np.pi, np.pi, (60, 3))
+    places = known._uncertainty.least_known(known._fit, x, 5)
+    assert places[0] == np.argmax(known.error(x)[:, 0] / np.maximum(1, known._distances(x)))
+    assert len(set(places)) == 5
+
+
+# ---- whole --------------------------------------------------------------------------------------
+
+CASES = {
+    "Ishigami": (ishigami, -np.pi, np.pi, 3, ishigami_indices()),
+    "g-function": (g_function, 0.0, 1.0, 8, g_indices()),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_known_indices_over_a_prior(case):
+    function, low, high, p, truth = CASES[case]
+    with pm.Model():
+        pm.Uniform("x", low, high, shape=p)
+        known = emulated(function, low, high, 300, p)
+        found = pk.sensitivity(known, over="prior", random_seed=1)
+    held = []
+    for kind, values in zip(("first_order", "total_order"), truth, strict=True):
+        assert_allclose(found[kind][0], values, atol=0.03)
+        low, high = found[f"{kind}_interval"][0].values.T
+        held += list((low <= values + 0.005) & (values - 0.005 <= high))
+    assert np.mean(held) >= 0.75

@@ -16,6 +16,7 @@ from pymc_kameleon.plots.emulator import plot_emulator
 from pymc_kameleon.plots.modes import plot_modes
 from pymc_kameleon.plots.proposals import plot_proposals
 from pymc_kameleon.plots.search import plot_search
+from pymc_kameleon.plots.sensitivity import plot_sensitivity
 from pymc_kameleon.plots.tables import plot_compare, plot_evidence
 from pymc_kameleon.plots.tuning import plot_adaptation, plot_learned
 from pymc_kameleon.result.opening import load
@@ -32,7 +33,7 @@ __all__ += samplers.__all__
 __all__ += ["initvals", "expectation", "evidence", "compare_models"]  # noqa: RUF022
 __all__ += ["mode_occupancy", "emulator", "sensitivity", "compare_samplers", "noise_seed"]  # noqa: RUF022
 __all__ += ["plot_adaptation", "plot_learned", "plot_proposals", "plot_modes"]  # noqa: RUF022
-__all__ += ["plot_search", "plot_emulator", "plot_evidence", "plot_compare"]  # noqa: RUF022
+__all__ += ["plot_search", "plot_emulator", "plot_sensitivity", "plot_evidence", "plot_compare"]  # noqa: RUF022
 __all__ += ["baselines"]
 
 

@@ -6,6 +6,7 @@ from pymc_kameleon import baselines, samplers
 from pymc_kameleon.analysis.diagnose import diagnose
 from pymc_kameleon.analysis.emulator import emulator
 from pymc_kameleon.analysis.expectation import expectation
+from pymc_kameleon.analysis.identifiability import identifiability
 from pymc_kameleon.analysis.mode_occupancy import mode_occupancy
 from pymc_kameleon.analysis.sensitivity import sensitivity
 from pymc_kameleon.analysis.summary import summary
@@ -32,7 +33,7 @@ __version__ = version("pymc_kameleon")
 __all__ = ["sample", "resume", "black_box", "diagnose", "summary", "load"]  # noqa: RUF022
 __all__ += samplers.__all__
 __all__ += ["initvals", "expectation", "evidence", "compare_models"]  # noqa: RUF022
-__all__ += ["mode_occupancy", "emulator", "sensitivity", "where_next"]  # noqa: RUF022
+__all__ += ["mode_occupancy", "emulator", "sensitivity", "identifiability", "where_next"]  # noqa: RUF022
 __all__ += ["compare_samplers", "noise_seed"]
 __all__ += ["plot_adaptation", "plot_learned", "plot_proposals", "plot_modes"]  # noqa: RUF022
 __all__ += ["plot_search", "plot_emulator", "plot_sensitivity", "plot_evidence", "plot_compare"]  # noqa: RUF022

@@ -665,9 +665,9 @@ _EVIDENCE = {
     ),
 }
 
-# ---- sensitivity --------------------------------------------------------------------------------
+# ---- what an emulator, or the draws, tell after a run --------------------------------------------
 
-_SENSITIVITY = {
+_AFTERWARDS = {
     "emulator_unsure": Kind(
         CAUTION,
         "Of the variance of output {output} {share:.0f} % is the emulator's own uncertainty: the "
@@ -682,6 +682,27 @@ _SENSITIVITY = {
         "Look at the draws of pairs of inputs; reparametrise.",
         "Of pk.sensitivity: dependent inputs are drawn by a Gaussian copula.",
     ),
+    "unidentified_parameter": Kind(
+        CAUTION,
+        "The data tell next to nothing of {name}: its standard deviation is {ratio:.2f} times that "
+        "of its prior.",
+        "Fix it, take it from elsewhere, or measure what depends on it (pk.where_next).",
+        "Of pk.identifiability.",
+    ),
+    "unidentified_combination": Kind(
+        CAUTION,
+        "The data tell next to nothing of the combination {words}: its standard deviation is "
+        "{ratio:.2f} times that of the prior. The posterior is a ridge along it.",
+        "Reparametrise by it, fix one of these parameters, or measure what tells them apart "
+        "(pk.where_next).",
+        "Of pk.identifiability, in units of the prior.",
+    ),
+    "no_power_scaling": Kind(
+        NOTE,
+        "Power-scaling is left out, because the result lacks sample_stats['lp'].",
+        "pk.sample and NUTS keep it.",
+        "Of pk.identifiability.",
+    ),
 }
 
 SECTIONS = {
@@ -693,7 +714,7 @@ SECTIONS = {
     "The end of the run": _ENDS,
     "Said at once": _MEANWHILE,
     "Evidence": _EVIDENCE,
-    "Sensitivity": _SENSITIVITY,
+    "After a run": _AFTERWARDS,
 }
 """All of them, as the documentation lists them."""
 

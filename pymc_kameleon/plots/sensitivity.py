@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from pymc_kameleon.plots.common import Plot, beside, documented, name_rows
+from pymc_kameleon.plots.common import Plot, documented, name_rows
 
 SENSITIVITY_VISUALS = (
     "value",
@@ -96,3 +96,9 @@ def _curves(plot, values, intervals):
 
 def _panels(plot, values, figsize, share, colour):
     plot.panels("grid", values, figsize, share=share, cols=["kind"], aes={"color": [colour]})
+
+
+def beside(labels):
+    """Return how far to move what is drawn of each label of a coordinate, so that all are seen."""
+    places = 0.7 * ((np.arange(labels.size) + 0.5) / labels.size - 0.5)
+    return xr.DataArray(places, {labels.name: labels.values}, labels.name)

@@ -25,6 +25,7 @@ from pymc_kameleon.result.opening import load
 from pymc_kameleon.samplers import *  # noqa: F403
 from pymc_kameleon.sampling.compare import compare_samplers
 from pymc_kameleon.sampling.evidence import compare_models, evidence
+from pymc_kameleon.sampling.find_mode import find_mode
 from pymc_kameleon.sampling.sample import resume, sample
 
 __version__ = version("pymc_kameleon")
@@ -33,7 +34,14 @@ __version__ = version("pymc_kameleon")
 __all__ = ["sample", "resume", "black_box", "diagnose", "summary", "load"]  # noqa: RUF022
 __all__ += samplers.__all__
 __all__ += ["initvals", "expectation", "evidence", "compare_models"]  # noqa: RUF022
-__all__ += ["mode_occupancy", "emulator", "sensitivity", "identifiability", "where_next"]  # noqa: RUF022
+__all__ += [
+    "emulator",
+    "find_mode",
+    "identifiability",
+    "mode_occupancy",
+    "sensitivity",
+    "where_next",
+]
 __all__ += ["compare_samplers", "noise_seed"]
 __all__ += ["plot_adaptation", "plot_learned", "plot_proposals", "plot_modes"]  # noqa: RUF022
 __all__ += ["plot_search", "plot_emulator", "plot_sensitivity", "plot_evidence", "plot_compare"]  # noqa: RUF022

@@ -184,6 +184,12 @@ class SimulatorEmulator:
         )
 
 
+def fitted(calls):
+    """Return the Fit to all calls that have returned numbers."""
+    there = np.isfinite(calls.y).all(axis=1)
+    return _fitted(calls, calls.x[there], calls.y[there], _drops(calls, there))[0]
+
+
 def _fitted(calls, x, y, drop):
     """Return the Fit to calls, and its Uncertainty."""
     k = calls.described["variant"]

@@ -697,6 +697,45 @@ _AFTERWARDS = {
         "(pk.where_next).",
         "Of pk.identifiability, in units of the prior.",
     ),
+    "no_maximum_inside": Kind(
+        CAUTION,
+        "The density has no maximum: it still rises, to a log-density of {logp:.6g}, as {name} "
+        "goes to {value:.3g}.",
+        "Report the posterior mean, or give {name} a prior that falls off there.",
+        "A climb of pk.find_mode has not settled: the maximum is on a bound, or there is none.",
+    ),
+    "mode_beyond": Kind(
+        CAUTION,
+        "The mode is farther out than what the run has evaluated near the posterior, where nothing "
+        "is known.",
+        "Let n_evaluations check it.",
+        "Of pk.find_mode, for an approximation.",
+    ),
+    "mode_not_evaluated": Kind(
+        NOTE,
+        "The log-density at the mode is predicted, and was not evaluated.",
+        "n_evaluations=20 checks it, and improves it.",
+        "Of pk.find_mode, without calls of black boxes.",
+    ),
+    "mode_off": Kind(
+        CAUTION,
+        "After {n} the log-density at the mode still differs by {off:.2g} from what was predicted.",
+        "Give more n_evaluations.",
+        "Of pk.find_mode: the approximation is not good there yet.",
+    ),
+    "other_maxima": Kind(
+        NOTE,
+        "There is {n}; the log-density of the highest of these is {lower:.3g} lower.",
+        "Look at pk.mode_occupancy for how much of the posterior each mode has.",
+        "Of pk.find_mode: climbs from different draws have ended in different places.",
+    ),
+    "mode_misses": Kind(
+        NOTE,
+        "The mode is not what the posterior is like: the mean of {name} is {away:.2g} standard "
+        "deviations from it, and its standard deviation {ratio:.2g} times that by the curvature.",
+        "Report means and intervals.",
+        "Of pk.find_mode.",
+    ),
     "no_power_scaling": Kind(
         NOTE,
         "Power-scaling is left out, because the result lacks sample_stats['lp'].",

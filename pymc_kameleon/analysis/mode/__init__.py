@@ -1,0 +1,1 @@
+"""``pk.find_mode``: where the posterior density is largest."""

@@ -1,0 +1,294 @@
+"""``pk.find_mode``: the maximum of a posterior, from a run and perhaps some more evaluations."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+from pytensor.compile import Mode as Compilation
+
+from pymc_kameleon.analysis.mode.densities import (
+    EmulatedModel,
+    ModelDensity,
+    OnNaturalScale,
+    ProcessOfLogp,
+)
+from pymc_kameleon.analysis.mode.maxima import DIFFERENCE, SETTLED, maxima
+from pymc_kameleon.analysis.unconstrained_draws import NotMapped, on_unconstrained_scale
+from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
+from pymc_kameleon.approximation.linalg import cholesky
+from pymc_kameleon.approximation.records import evenly
+from pymc_kameleon.findings.finding import finding, said
+from pymc_kameleon.findings.words import counted, some
+from pymc_kameleon.model.black_boxes import black_boxes
+from pymc_kameleon.model.evaluators import calling_elsewhere
+from pymc_kameleon.model.functions import has_gradient
+from pymc_kameleon.model.layout import elements, split_name
+from pymc_kameleon.model.pymc_internals import natural_name
+from pymc_kameleon.result.opening import draws_in, known_logp, opened
+from pymc_kameleon.samplers.emulator.evaluations import calls_in
+from pymc_kameleon.sampling.sample import sample
+from pymc_kameleon.sampling.workers import evaluators_of
+from pymc_kameleon.step.groups import EVALUATIONS
+from pymc_kameleon.step.learned import COORDINATE
+from pymc_kameleon.step.options import checked_integer
+
+MOST_DRAWS = 1000
+"""Draws that means and standard deviations on the natural scale are of: an engineering limit."""
+
+N_STARTS = 16
+"""Draws that climbs begin at, besides the highest one."""
+
+CHECKS = 20
+"""Evaluations that are kept for checking, at most, where a model is searched anew."""
+
+AWAY, WIDER = 1.0, 2.0
+"""From where on the mode misses something: distance from the mean, and ratio of the sds."""
+
+
+class Mode(NamedTuple):
+    """Where the posterior density is largest, on the natural scale of the parameters.
+
+    Attributes
+    ----------
+    point : dict
+        Values of the free variables, by name, as ``initvals`` of a sampler takes them.
+    logp : float
+        The log-density there, without the Jacobian of transforms, as in ``pm.find_MAP``.
+    is_checked : bool
+        Whether it was evaluated there, and agrees with what was expected.
+    table : DataFrame
+        A row for each number: `mode`; `sd`, its standard deviation by the curvature there, NaN
+        without one; and `posterior_mean` and `posterior_sd` of the draws, for what the mode misses.
+    n_evaluations : int
+        Evaluations of the log-density that this has made, if it calls black boxes.
+    """
+
+    point: dict
+    logp: float
+    is_checked: bool
+    table: pd.DataFrame
+    n_evaluations: int
+
+    def __repr__(self):
+        """Show the table, and the log-density."""
+        checked = "evaluated" if self.is_checked else "predicted, not evaluated"
+        table = self.table.to_string(float_format="{:.4g}".format)
+        return f"{table}\nlog-density {self.logp:.6g}, {checked}"
+
+
+def find_mode(dt=None, model=None, *, n_evaluations=None, random_seed=None, executor=None):
+    """Find the maximum of a posterior density: the MAP estimate.
+
+    It begins at draws of a run. Where the log-density calls no black box, it is maximised itself,
+    by its gradient. Otherwise what the run has evaluated makes an approximation: the model with
+    emulators of its simulators, or a Gaussian process of the log-density. That is maximised, which
+    takes no call. Evaluations check its maximum, and improve it, if you ask for some.
+
+    Parameters
+    ----------
+    dt : DataTree or path, optional
+        A result of ``pk.sample``, or of another sampler. Without one, ``pk.sample`` makes it.
+    model : pm.Model, optional
+        The model, or that of the context.
+    n_evaluations : int, optional
+        Evaluations of the log-density at most, where it calls black boxes. 0 by default with a
+        result, as a call may be slow. Without one, ``pk.sample`` takes nine tenths of them, and by
+        default as many as it takes by itself.
+    random_seed : int or Generator, optional
+        Of ``pk.sample``.
+    executor : concurrent.futures.Executor or callable, optional
+        What calls black boxes, as in ``pk.sample``.
+
+    Returns
+    -------
+    Mode
+
+    Raises
+    ------
+    ValueError
+        If a variable is discrete, the result lacks draws or log-densities, or is of another model.
+
+    Notes
+    -----
+    The log warns if the density has no maximum, but rises towards a bound or without end; if a
+    maximum was not evaluated, or is not what was predicted; and if it is no typical place. See
+    docs/find_mode.md.
+
+    Examples
+    --------
+    >>> with model:
+    ...     dt = pk.sample()
+    ...     mode = pk.find_mode(dt)
+    """
+    if n_evaluations is not None:
+        checked_integer("n_evaluations", n_evaluations, at_least=0)
+    model = pm.modelcontext(model)
+    if discrete := [var.name for var in model.discrete_value_vars]:
+        raise ValueError(f"{some(discrete)} is discrete: the density has no slope in it.")
+    if dt is None:
+        most, n_evaluations = _shares(n_evaluations)
+        dt = sample(model=model, max_evaluations=most, random_seed=random_seed, executor=executor)
+    dt = opened(dt, model)
+    posterior = draws_in(dt, "begin at")
+    try:
+        x, layout, point = on_unconstrained_scale(posterior, model)
+    except NotMapped as error:
+        raise ValueError(f"The mode cannot be found from these draws: {error}.") from None
+    z = x.reshape(-1, x.shape[2])
+    with evaluators_of(executor) as evaluators, calling_elsewhere(evaluators):
+        density = OnNaturalScale(_density(model, dt, z, layout, point), model)
+        search = _Search(density, z)
+        n = 0 if search.is_exact else search.check(n_evaluations or 0)
+    natural, found = _Natural(model, layout), search.found[0]
+    table = natural.table(found, search.factor, evenly(z, MOST_DRAWS))
+    said(_doubts(search, layout, table, n))
+    is_checked = search.is_exact or search.is_checked
+    return Mode(natural.values(found.z), found.logp, is_checked, table, n)
+
+
+def _shares(n):
+    """Return the evaluations of a run, and those for checking, of so many."""
+    if n is None:
+        return None, CHECKS
+    checks = min(CHECKS, n // 10)
+    return n - checks, checks
+
+
+def _density(model, dt, z, layout, point):
+    """Return the density that is maximised."""
+    if not black_boxes([model.logp()]) and has_gradient(model):
+        return ModelDensity(model, point, z)
+    names = layout.coordinates()
+    if EVALUATIONS not in getattr(dt, "children", ()):
+        logp = known_logp(dt)
+        if logp is None:
+            raise ValueError("The result lacks sample_stats['lp'], the log-densities of its draws.")
+        return ProcessOfLogp(model, point, z, _finite(z, logp.ravel()))
+    data = dt[EVALUATIONS].to_dataset()
+    own = data[COORDINATE].values.tolist()
+    if sorted(own) != sorted(names):
+        raise ValueError(f"The result is of another model: it has coordinates {some(own)}.")
+    known = _finite(data["z"].values[:, [own.index(name) for name in names]], data["logp"].values)
+    if "boxes" in data.attrs:
+        return EmulatedModel(model, point, z, known, calls_in(data))
+    return ProcessOfLogp(model, point, z, known)
+
+
+def _finite(z, logp):
+    """Return the evaluations that have numbers, each once."""
+    rows = np.isfinite(logp) & np.isfinite(z).all(axis=1)
+    _, first = np.unique(z[rows], axis=0, return_index=True)
+    return z[rows][first], logp[rows][first]
+
+
+class _Search:
+    """Climbs from draws and from the highest point that is known, and evaluations at their end."""
+
+    def __init__(self, density, z):
+        self._density, self._starts = density, evenly(z, N_STARTS)
+        self.factor = cholesky(np.cov(z.T).reshape(2 * z.shape[1:]))
+        self.mean, self.is_checked, self.off = z.mean(axis=0), False, np.nan
+        self.is_exact = density.is_exact
+        self._climb()
+
+    def _climb(self):
+        best = self._density.known[np.argmax(self._density.logp)]
+        self.found = maxima(self._density, [best, *self._starts], self.factor)
+
+    @property
+    def is_beyond(self):
+        """Whether an approximation has its maximum farther out than good evaluations are."""
+        known, logp = self._density.known, self._density.logp
+        good = known[logp > logp.max() - drop(known.shape[1], NEGLIGIBLE)]
+        own, *others = np.linalg.norm(
+            np.linalg.solve(self.factor, (np.vstack([self.found[0].z, good]) - self.mean).T), axis=0
+        )
+        return not self.is_exact and own > max(others)
+
+    def check(self, n):
+        """Evaluate the highest maximum, and others that this leads to; return how often."""
+        for k in range(n):
+            top = self.found[0]
+            logp = self._density.evaluate(top.z)
+            self.off = top.logp - logp
+            self._starts = [one.z for one in self.found]
+            self._climb()
+            gain = self.found[0].logp - logp
+            if abs(self.off) < SETTLED and gain < SETTLED:
+                self.is_checked = True
+                return k + 1
+        return n
+
+
+class _Natural:
+    """Free variables on their natural scale, of points on the unconstrained one."""
+
+    def __init__(self, model, layout):
+        own = {var.name: var for var in model.unobserved_value_vars}
+        self._names, self._layout = [rv.name for rv in model.free_RVs], layout
+        self._function = model.compile_fn(
+            [own[name] for name in self._names],
+            inputs=model.value_vars,
+            point_fn=True,
+            mode=Compilation("py", "fast_compile"),
+        )
+
+    def values(self, z):
+        """Return the variables by name."""
+        found = self._function(self._layout.unraveled(z))
+        return dict(zip(self._names, map(np.asarray, found), strict=True))
+
+    def _flat(self, z):
+        return np.concatenate([np.ravel(own) for own in self.values(z).values()])
+
+    def table(self, found, factor, z):
+        """Return the table of a Mode, by its Maximum and draws z (n, d)."""
+        values = self.values(found.z)
+        rows = [name for own in values.items() for name in elements(own[0], own[1].shape)]
+        sd = np.full(len(rows), np.nan)
+        if np.isfinite(found.lacking):
+            steps = DIFFERENCE * factor.T
+            slopes = [self._flat(found.z + step) - self._flat(found.z - step) for step in steps]
+            slopes = np.array(slopes) / (2 * DIFFERENCE)
+            sd = np.sqrt(np.einsum("ik,ik->k", slopes, np.linalg.solve(found.curvature, slopes)))
+        draws = np.array([self._flat(row) for row in z])
+        columns = {
+            "mode": self._flat(found.z),
+            "sd": sd,
+            "posterior_mean": draws.mean(axis=0),
+            "posterior_sd": draws.std(axis=0),
+        }
+        return pd.DataFrame(columns, index=rows)
+
+
+def _doubts(search, layout, table, n):
+    """Return what there is to say against the mode."""
+    says, (top, *others) = [], search.found
+    if not top.is_settled:
+        name = _runs_off(search, layout)
+        value = table["mode"].get(name, np.nan)
+        says.append(finding("no_maximum_inside", name=name, value=value, logp=top.logp))
+    if search.is_beyond:
+        says.append(finding("mode_beyond"))
+    if not (search.is_exact or search.is_checked):
+        code = "mode_off" if n else "mode_not_evaluated"
+        says.append(finding(code, n=counted(n, "evaluation"), off=abs(search.off)))
+    low = top.logp - drop(layout.d, NEGLIGIBLE)
+    if near := [one for one in others if one.is_settled and one.logp > low]:
+        lower = top.logp - near[0].logp
+        says.append(finding("other_maxima", n=counted(len(near), "other maximum"), lower=lower))
+    away = (table["posterior_mean"] - table["mode"]).abs() / table["posterior_sd"]
+    ratio = table["posterior_sd"] / table["sd"]
+    worst = pd.concat([away / AWAY, np.log(ratio).abs() / np.log(WIDER)], axis=1).max(axis=1)
+    if worst.max() > 1:
+        name = worst.idxmax()
+        says.append(finding("mode_misses", name=name, away=away[name], ratio=ratio[name]))
+    return says
+
+
+def _runs_off(search, layout):
+    """Return the name of the number that is farthest off where a climb has not settled."""
+    off = np.abs(search.found[0].z - search.mean) / np.linalg.norm(search.factor, axis=1)
+    name, index = split_name(layout.coordinates()[np.argmax(off)])
+    return f"{natural_name(name)}{list(index) or ''}"

@@ -13,11 +13,12 @@ from pymc_kameleon.analysis.mode.densities import (
     OnNaturalScale,
     ProcessOfLogp,
 )
-from pymc_kameleon.analysis.mode.maxima import DIFFERENCE, SETTLED, maxima
+from pymc_kameleon.analysis.mode.maxima import DIFFERENCE, FLAT, SETTLED, distinct, maxima
 from pymc_kameleon.analysis.unconstrained_draws import NotMapped, on_unconstrained_scale
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky
 from pymc_kameleon.approximation.records import evenly
+from pymc_kameleon.findings.diagnosis import diagnosis_in
 from pymc_kameleon.findings.finding import finding, said
 from pymc_kameleon.findings.words import counted, some
 from pymc_kameleon.model.black_boxes import black_boxes
@@ -25,22 +26,31 @@ from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.model.functions import has_gradient
 from pymc_kameleon.model.layout import elements, split_name
 from pymc_kameleon.model.pymc_internals import natural_name
+from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.result.opening import draws_in, known_logp, opened
 from pymc_kameleon.samplers.emulator.evaluations import calls_in
 from pymc_kameleon.sampling.sample import sample
 from pymc_kameleon.sampling.workers import evaluators_of
-from pymc_kameleon.step.groups import EVALUATIONS
+from pymc_kameleon.step.groups import EVALUATIONS, FINDINGS
 from pymc_kameleon.step.learned import COORDINATE
 from pymc_kameleon.step.options import checked_integer
 
 MOST_DRAWS = 1000
 """Draws that means and standard deviations on the natural scale are of: an engineering limit."""
 
-N_STARTS = 16
-"""Draws that climbs begin at, besides the highest one."""
+N_STARTS, MOST_FITTED = 16, 4
+"""Draws that climbs begin at, and as many of the prior; and maxima about which an approximation is
+fitted, at most."""
 
-CHECKS = 20
+ROUND, BESIDE = 3, 0.5
+"""Evaluations of a check: of the maximum, and of two points that are drawn beside it, at so many of
+the standard deviations by its curvature."""
+
+CHECKS = 30
 """Evaluations that are kept for checking, at most, where a model is searched anew."""
+
+OF_SEARCHES = {"no_search", "few_searches", "other_ends", "blind_search"}
+"""Findings of a run that there may be other modes."""
 
 AWAY, WIDER = 1.0, 2.0
 """From where on the mode misses something: distance from the mean, and ratio of the sds."""
@@ -93,10 +103,10 @@ def find_mode(dt=None, model=None, *, n_evaluations=None, random_seed=None, exec
         The model, or that of the context.
     n_evaluations : int, optional
         Evaluations of the log-density at most, where it calls black boxes. 0 by default with a
-        result, as a call may be slow. Without one, ``pk.sample`` takes nine tenths of them, and by
-        default as many as it takes by itself.
+        result, because a call may be slow. A check of the maximum takes three. Without a result,
+        ``pk.sample`` takes nine tenths of them, by default as many as it takes by itself.
     random_seed : int or Generator, optional
-        Of ``pk.sample``.
+        Of ``pk.sample``, and of the points that checks evaluate.
     executor : concurrent.futures.Executor or callable, optional
         What calls black boxes, as in ``pk.sample``.
 
@@ -123,7 +133,9 @@ def find_mode(dt=None, model=None, *, n_evaluations=None, random_seed=None, exec
     """
     if n_evaluations is not None:
         checked_integer("n_evaluations", n_evaluations, at_least=0)
-    model = pm.modelcontext(model)
+        if 0 < n_evaluations < ROUND:
+            raise ValueError(f"n_evaluations must be 0, or at least {ROUND}, for one check.")
+    model, rng = pm.modelcontext(model), np.random.default_rng(random_seed)
     if discrete := [var.name for var in model.discrete_value_vars]:
         raise ValueError(f"{some(discrete)} is discrete: the density has no slope in it.")
     if dt is None:
@@ -138,11 +150,11 @@ def find_mode(dt=None, model=None, *, n_evaluations=None, random_seed=None, exec
     z = x.reshape(-1, x.shape[2])
     with evaluators_of(executor) as evaluators, calling_elsewhere(evaluators):
         density = OnNaturalScale(_density(model, dt, z, layout, point), model)
-        search = _Search(density, z)
-        n = 0 if search.is_exact else search.check(n_evaluations or 0)
+        search = _Search(density, z, _starts(model, density, layout, z))
+        n = 0 if search.is_exact else search.check(n_evaluations or 0, rng)
     natural, found = _Natural(model, layout), search.found[0]
-    table = natural.table(found, search.factor, evenly(z, MOST_DRAWS))
-    said(_doubts(search, layout, table, n))
+    table = natural.table(found, evenly(z, MOST_DRAWS))
+    said(_doubts(search, layout, table, n, [] if search.is_exact else _of_searches(dt)))
     is_checked = search.is_exact or search.is_checked
     return Mode(natural.values(found.z), found.logp, is_checked, table, n)
 
@@ -151,7 +163,7 @@ def _shares(n):
     """Return the evaluations of a run, and those for checking, of so many."""
     if n is None:
         return None, CHECKS
-    checks = min(CHECKS, n // 10)
+    checks = max(ROUND, min(CHECKS, n // 10))
     return n - checks, checks
 
 
@@ -182,19 +194,33 @@ def _finite(z, logp):
     return z[rows][first], logp[rows][first]
 
 
-class _Search:
-    """Climbs from draws and from the highest point that is known, and evaluations at their end."""
+def _starts(model, density, layout, z):
+    """Return where climbs begin: at the highest point, at draws, and at draws of the prior.
 
-    def __init__(self, density, z):
-        self._density, self._starts = density, evenly(z, N_STARTS)
+    Of an approximation the latter would tell nothing.
+    """
+    starts = [density.known[np.argmax(density.logp)], *evenly(z, N_STARTS)]
+    prior = prior_draws(model, layout) if density.is_exact else None
+    return starts if prior is None else [*starts, *evenly(prior, N_STARTS)]
+
+
+class _Search:
+    """Climbs from some starts, and evaluations at their end."""
+
+    def __init__(self, density, z, starts):
+        self._density, self.is_exact = density, density.is_exact
         self.factor = cholesky(np.cov(z.T).reshape(2 * z.shape[1:]))
         self.mean, self.is_checked, self.off = z.mean(axis=0), False, np.nan
-        self.is_exact = density.is_exact
-        self._climb()
+        found = maxima(density, starts, self.factor)
+        self.found = found if self.is_exact else self._fitted_about(found[:MOST_FITTED])
 
-    def _climb(self):
-        best = self._density.known[np.argmax(self._density.logp)]
-        self.found = maxima(self._density, [best, *self._starts], self.factor)
+    def _fitted_about(self, found):
+        """Return the maxima near some, by approximations that are fitted about each."""
+        others = []
+        for one in found:
+            self._density.fit_about(one.z)
+            others += maxima(self._density, [one.z], self.factor)
+        return distinct(others)
 
     @property
     def is_beyond(self):
@@ -206,19 +232,27 @@ class _Search:
         )
         return not self.is_exact and own > max(others)
 
-    def check(self, n):
-        """Evaluate the highest maximum, and others that this leads to; return how often."""
-        for k in range(n):
-            top = self.found[0]
-            logp = self._density.evaluate(top.z)
-            self.off = top.logp - logp
-            self._starts = [one.z for one in self.found]
-            self._climb()
-            gain = self.found[0].logp - logp
-            if abs(self.off) < SETTLED and gain < SETTLED:
-                self.is_checked = True
-                return k + 1
-        return n
+    def check(self, n, rng):
+        """Evaluate the highest maximum, and pairs of points beside it; return how often.
+
+        By a pair the error of the slope is seen, which would move the maximum.
+        """
+        for k in range(0, n - ROUND + 1, ROUND):
+            top, *others = self.found
+            values, vectors = np.linalg.eigh(top.curvature)
+            w = BESIDE * rng.standard_normal(top.z.size)
+            step = top.factor @ (vectors / np.sqrt(np.maximum(values, FLAT))) @ w
+            points = top.z + np.multiply.outer([0, 1, -1], step)
+            predicted, _ = self._density.values(points)
+            logp = np.array([self._density.evaluate(z) for z in points])
+            own, first, second = predicted - logp
+            self.found = distinct([*self._fitted_about([top]), *others])
+            self.off = max(abs(own), self.found[0].logp - logp[0])
+            is_right = abs(first - second) / 2 < BESIDE * np.sqrt(2 * SETTLED)
+            self.is_checked = bool(self.off < SETTLED and is_right)
+            if self.is_checked:
+                return k + ROUND
+        return n - n % ROUND
 
 
 class _Natural:
@@ -242,13 +276,13 @@ class _Natural:
     def _flat(self, z):
         return np.concatenate([np.ravel(own) for own in self.values(z).values()])
 
-    def table(self, found, factor, z):
+    def table(self, found, z):
         """Return the table of a Mode, by its Maximum and draws z (n, d)."""
         values = self.values(found.z)
         rows = [name for own in values.items() for name in elements(own[0], own[1].shape)]
         sd = np.full(len(rows), np.nan)
         if np.isfinite(found.lacking):
-            steps = DIFFERENCE * factor.T
+            steps = DIFFERENCE * found.factor.T
             slopes = [self._flat(found.z + step) - self._flat(found.z - step) for step in steps]
             slopes = np.array(slopes) / (2 * DIFFERENCE)
             sd = np.sqrt(np.einsum("ik,ik->k", slopes, np.linalg.solve(found.curvature, slopes)))
@@ -262,9 +296,9 @@ class _Natural:
         return pd.DataFrame(columns, index=rows)
 
 
-def _doubts(search, layout, table, n):
+def _doubts(search, layout, table, n, of_searches):
     """Return what there is to say against the mode."""
-    says, (top, *others) = [], search.found
+    says, (top, *others) = list(of_searches), search.found
     if not top.is_settled:
         name = _runs_off(search, layout)
         value = table["mode"].get(name, np.nan)
@@ -285,6 +319,14 @@ def _doubts(search, layout, table, n):
         name = worst.idxmax()
         says.append(finding("mode_misses", name=name, away=away[name], ratio=ratio[name]))
     return says
+
+
+def _of_searches(dt):
+    """Return what a run has found of other modes, which an approximation does not know."""
+    if FINDINGS not in getattr(dt, "children", ()):
+        return []
+    found = diagnosis_in(dt[FINDINGS].to_dataset()).findings
+    return [one for one in found if one.code in OF_SEARCHES]
 
 
 def _runs_off(search, layout):

@@ -2,8 +2,8 @@
 
 Each has ``values(z)``, the logarithms (n,) at points z (n, d) on the unconstrained scale, and their
 slopes (n, d). An approximation is fitted to evaluations; ``evaluate(z)`` evaluates the model's own
-log-density at a point, from which the approximation learns. `known` (n, d) are the points that were
-evaluated, and `logp` (n,) the values there.
+log-density at a point, and ``fit_about(z)`` fits to what is known, for what is near z. `known`
+(n, d) are the points that were evaluated, and `logp` (n,) the values there.
 """
 
 from functools import cached_property
@@ -19,6 +19,7 @@ from pymc_kameleon.analysis.emulator import fitted
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky
 from pymc_kameleon.core.arrays import allocate
+from pymc_kameleon.core.quadratic import n_coefficients
 from pymc_kameleon.model.functions import ModelLogp
 from pymc_kameleon.model.simulator_logp import SimulatorLogp
 from pymc_kameleon.samplers.emulator.density import Emulated
@@ -112,6 +113,9 @@ class ModelDensity:
         """Log-densities (n,) at the known points."""
         return self.values(self.known)[0]
 
+    def fit_about(self, _):
+        """Do nothing: there is nothing to fit."""
+
 
 class EmulatedModel:
     """The model with emulators in the place of its simulators."""
@@ -125,7 +129,7 @@ class EmulatedModel:
         self._calls = [by_label[label] for label in labels(self._logp.simulators)]
         self.known, self.logp = evaluations
         self._mean, self._factor = z.mean(axis=0), cholesky(np.cov(z.T).reshape(2 * z.shape[1:]))
-        self._fit()
+        self.fit_about(None)
 
     def values(self, z):
         """Return log-densities (n,) at points z (n, d), and their slopes (n, d)."""
@@ -148,10 +152,10 @@ class EmulatedModel:
             )
         self.known = np.concatenate([self.known, z[None]])
         self.logp = np.append(self.logp, logp)
-        self._fit()
         return logp
 
-    def _fit(self):
+    def fit_about(self, _):
+        """Fit the emulators to all calls."""
         simulators = self._logp.simulators
         structure = Structure.of(simulators.sizes, simulators.applications)
         fits = [fitted(own) for own in self._calls]
@@ -171,7 +175,7 @@ class EmulatedModel:
 
 
 class ProcessOfLogp:
-    """A Gaussian process of the log-density, fitted to the highest values that are known."""
+    """A Gaussian process of the log-density, fitted to what is known near one point."""
 
     is_exact = False
 
@@ -179,7 +183,7 @@ class ProcessOfLogp:
         everywhere = np.array([[-np.inf], [np.inf]]) * np.ones(z.shape[1])
         self._make = lambda: ModelLogp(model, model.value_vars, point, {}, everywhere).compiled()
         self.known, self.logp = evaluations
-        self._fit()
+        self.fit_about(self.known[np.argmax(self.logp)])
 
     def values(self, z):
         """Return log-densities (n,) at points z (n, d), and their slopes (n, d)."""
@@ -196,17 +200,21 @@ class ProcessOfLogp:
         logp = self._logp(z)
         self.known = np.concatenate([self.known, z[None]])
         self.logp = np.append(self.logp, logp)
-        self._fit()
         return logp
 
-    def _fit(self):
-        d, self._best = self.known.shape[1], self.logp.max()
-        order = np.argsort(-self.logp, kind="stable")[:MOST_POINTS]
-        is_felt = self.logp[order] > self._best - drop(d, NEGLIGIBLE)
-        rows = order[: max(np.count_nonzero(is_felt), min(len(order), 2 * d + 2))]
-        z = self.known[rows]
-        self._mean, self._factor = z.mean(axis=0), cholesky(np.cov(z.T).reshape(d, d))
-        u, prior = self._u_of(z), Prior(0, HOME)
+    def fit_about(self, z):
+        """Fit the process to the points that are nearest to z, in coordinates by these alone."""
+        d, least = z.size, 2 * n_coefficients(z.size)
+        is_felt = self.logp > self.logp.max() - drop(d, NEGLIGIBLE)
+        is_enough = np.count_nonzero(is_felt) >= least
+        rows, self._mean = np.flatnonzero(is_felt | (not is_enough)), z
+        for _ in range(2):
+            self._factor = cholesky(np.cov(self.known[rows].T).reshape(d, d))
+            distances = np.linalg.norm(self._u_of(self.known[rows]), axis=1)
+            n = max(least, min(len(rows) // 2, MOST_POINTS))
+            rows = rows[np.argsort(distances, kind="stable")[:n]]
+        self._best = self.logp[rows].max()
+        u, prior = self._u_of(self.known[rows]), Prior(0, HOME)
         y = compressed(self.logp[rows], self._best, d)
         with threadpool_limits(1):
             self._process = Process(u, y, best_of_starts(u, y, prior), prior)

@@ -1,7 +1,7 @@
 """Maxima of a density, by climbs from many points.
 
-Symbols: z a point (d,), w = L⁻¹(z − z₀) its coordinates by a factor L of the draws' covariance, H
-the curvature of the negative log-density in w, g its slope there.
+Symbols: z a point (d,); w = L⁻¹(z − z₀) its coordinates, by a factor L of a covariance, which is at
+first that of draws; H the curvature of the negative log-density in w, g its slope there.
 """
 
 from typing import NamedTuple
@@ -15,8 +15,9 @@ SETTLED = 0.005
 FLAT = 1e-4
 """Curvature in w, that is relative to the draws' inverse covariance, below which there is none."""
 
-MOST_STEPS, MOST_NEWTON, DIFFERENCE = 2000, 20, 1e-3
-"""Steps of a climb, and of Newton's method at its end; differences of slopes in w."""
+MOST_STEPS, MOST_CLIMBS, NO_GAIN, DIFFERENCE = 2000, 20, 1e-6, 1e-3
+"""Steps of a climb, and climbs from where the last one has ended, at most; the gain in log-density
+after which there is no other one; and differences of slopes in w."""
 
 OUTSIDE = 1e10
 """Loss where the density is 0."""
@@ -27,6 +28,7 @@ class Maximum(NamedTuple):
 
     z: np.ndarray  # (d,)
     logp: float
+    factor: np.ndarray  # L (d, d), of coordinates w
     curvature: np.ndarray  # H (d, d)
     lacking: float  # ½ gᵀH⁻¹g, what a normal would gain from here; infinite without a curvature
 
@@ -37,7 +39,24 @@ class Maximum(NamedTuple):
 
 
 def climb(density, start, factor):
-    """Return the Maximum that is reached from a point."""
+    """Return the Maximum that is reached from a point.
+
+    Climbs go on in coordinates in which the density is about standard normal where the last one
+    has ended: in the neck of a funnel those of the draws are of no use.
+    """
+    found = _at(density, start, factor)
+    for _ in range(MOST_CLIMBS):
+        end = _at(density, _top(density, found.z, factor), factor)
+        if not end.logp > found.logp + NO_GAIN:
+            break
+        found = end
+        values, vectors = np.linalg.eigh(end.curvature)
+        factor = factor @ (vectors / np.sqrt(np.maximum(np.abs(values), 1.0)))
+    return found
+
+
+def _top(density, start, factor):
+    """Return where a climb in coordinates w ends."""
     (at_start,), _ = density.values(start[None])
 
     def loss(w):
@@ -48,16 +67,7 @@ def climb(density, start, factor):
 
     options = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS, "ftol": 1e-12, "gtol": 1e-7}
     w = minimize(loss, np.zeros(start.size), jac=True, method="L-BFGS-B", options=options).x
-    found = _at(density, start + factor @ w, factor)
-    for _ in range(MOST_NEWTON):
-        if not SETTLED * 1e-6 < found.lacking < np.inf:
-            break
-        slope = factor.T @ density.values(found.z[None])[1][0]
-        other = _at(density, found.z + factor @ np.linalg.solve(found.curvature, slope), factor)
-        if not (other.logp >= found.logp and other.lacking < found.lacking):
-            break
-        found = other
-    return found
+    return start + factor @ w
 
 
 def _at(density, z, factor):
@@ -66,29 +76,30 @@ def _at(density, z, factor):
     (logp, *_), slopes = density.values(np.concatenate([z[None], z + steps, z - steps]))
     slopes = slopes @ factor
     curvature = (slopes[z.size + 1 :] - slopes[1 : z.size + 1]) / (2 * DIFFERENCE)
-    curvature = (curvature + curvature.T) / 2
-    if not np.isfinite(curvature).all():
-        return Maximum(z, logp, curvature, np.inf)
+    curvature = np.nan_to_num((curvature + curvature.T) / 2, posinf=0.0, neginf=0.0)
     values, vectors = np.linalg.eigh(curvature)
-    if values[0] < FLAT:
-        return Maximum(z, logp, curvature, np.inf)
-    return Maximum(z, logp, curvature, 0.5 * np.sum((vectors.T @ slopes[0]) ** 2 / values))
+    lacking = 0.5 * np.sum((vectors.T @ slopes[0]) ** 2 / values) if values[0] > FLAT else np.inf
+    return Maximum(z, logp, factor, curvature, lacking)
 
 
 def maxima(density, starts, factor):
     """Return distinct Maxima, the highest first, as climbs from points (k, d) find them."""
     with np.errstate(all="ignore"):
-        found = sorted((climb(density, z, factor) for z in starts), key=lambda one: -one.logp)
-    distinct = []
-    for one in found:
-        if np.isfinite(one.logp) and not any(_same(one, other, factor) for other in distinct):
-            distinct.append(one)
-    return distinct
+        return distinct([climb(density, z, factor) for z in starts])
 
 
-def _same(one, other, factor):
+def distinct(found):
+    """Return different ones of some Maxima, the highest first."""
+    kept = []
+    for one in sorted(found, key=lambda one: -one.logp):
+        if np.isfinite(one.logp) and not any(_same(one, other) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _same(one, other):
     """Whether two climbs have ended at one place, or of two that run off one is enough."""
     if not (one.is_settled and other.is_settled):
         return one.is_settled == other.is_settled
-    w = np.linalg.solve(factor, one.z - other.z)
+    w = np.linalg.solve(other.factor, one.z - other.z)
     return w @ other.curvature @ w / 2 < 2 * SETTLED

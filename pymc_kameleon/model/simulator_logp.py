@@ -60,16 +60,19 @@ class Tape(NamedTuple):
 
 
 class SimulatorLogp(ModelLogp):
-    """A ModelLogp whose `gradient` (Q,) is what black boxes returned where it was evaluated."""
+    """A ModelLogp whose `gradient` (Q,) is what black boxes returned where it was evaluated.
 
-    def __init__(self, model, own, initial_point, compile_kwargs, region):
+    With the `shapes` of its Simulators, nothing is called before that, nor checked.
+    """
+
+    def __init__(self, model, own, initial_point, compile_kwargs, region, shapes=None):
         logp = model.logp()
-        cut = cut_of(model, logp, own, initial_point)
+        cut = cut_of(model, logp, own, initial_point, shapes)
         self.simulators, self._alone, self.n_trials = cut.simulators, cut.alone, cut.n_trials
         self._begin(model, own, initial_point, logp, region, gradient_size=cut.y.type.shape[0])
         depends_on = own, cut.simulators.sizes.tolist(), cut.simulators.applications.tolist()
         self._to_compile = model, depends_on, lambda: self._graphs(cut, own), compile_kwargs
-        self._to_check = cut.start, initial_point
+        self._to_check = (cut.start, initial_point) if shapes is None else ()
 
     @property
     def emulates(self):
@@ -87,7 +90,8 @@ class SimulatorLogp(ModelLogp):
         try:
             super().compiled()
             self._check_compiled()
-            self._check_outputs(*self._to_check)
+            if self._to_check:
+                self._check_outputs(*self._to_check)
         except NotEmulated as error:
             error.n_trials = self.n_trials
             raise

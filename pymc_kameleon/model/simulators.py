@@ -43,6 +43,7 @@ class Simulators(NamedTuple):
     boxes: tuple  # of Box
     sizes: np.ndarray  # (B, 2) int64: p and q of each box
     applications: np.ndarray  # (A, 4) int64: box, offset in x, offset in y, level
+    shapes: tuple  # of the outputs that are used, of each call in the graph
 
     @property
     def p(self):
@@ -68,10 +69,13 @@ class Cut(NamedTuple):
     alone: list  # of each box: a vector of p inputs, and what it returns of them, (q,)
 
 
-def cut_of(model, logp, own, initial_point):
-    """Return the Cut of a model's log-density, called near its start, or raise NotEmulated."""
+def cut_of(model, logp, own, initial_point, shapes=None):
+    """Return the Cut of a model's log-density, called near its start, or raise NotEmulated.
+
+    With the `shapes` of Simulators that were found before, nothing is called.
+    """
     graph, calls = _graph_and_calls(model, logp, own)
-    start = _Start(model, calls, initial_point)
+    start = _Start(model, calls, initial_point, shapes)
     calls = [call.with_coordinates(start) for call in calls]
     simulators, alone = _table(calls, start)
     y = pt.vector("y", shape=(simulators.q,), dtype="float64")
@@ -159,19 +163,31 @@ def _table(calls, start):
             applications.append([b, *at, call.level])
             at = [at[0] + box.p, at[1] + box.q]
     sizes = np.array([[box.p, box.q] for box in boxes], np.int64)
-    return Simulators(tuple(boxes), sizes, np.array(applications, np.int64)), alone
+    shapes = tuple(tuple(start.shape(var) for var in call.outputs) for call in calls)
+    return Simulators(tuple(boxes), sizes, np.array(applications, np.int64), shapes), alone
 
 
 # ---- what is found by evaluation ----------------------------------------------------------------
 
 
 class _Start:
-    """Values of calls at the initial point or near it, after `n_trials` calls of black boxes."""
+    """Values of calls at the initial point or near it, after `n_trials` calls of black boxes.
 
-    def __init__(self, model, calls, point):
+    Outputs are 1 if their `shapes` are known.
+    """
+
+    def __init__(self, model, calls, point, shapes=None):
         self.point, self._model, self.n_trials = point, model, 0
         outputs = [var for call in calls for var in (*call.node.inputs, *call.outputs)]
-        found = self._values(outputs, calls)
+        if shapes is None:
+            found = self._values(outputs, calls)
+        else:
+            used = [var for call in calls for var in call.outputs]
+            known = [shape for own in shapes for shape in own]
+            ones = [np.ones(shape, var.dtype) for var, shape in zip(used, known, strict=True)]
+            ones = {var: pt.constant(one) for var, one in zip(used, ones, strict=True)}
+            given = clone_replace(outputs, ones, rebuild_strict=False)
+            found = python_function(model, given)(point)
         self.values = {var: np.asarray(v) for var, v in zip(outputs, found, strict=True)}
         # Inputs that depend on no other black box, and what has a name, are known anywhere.
         self._first = [var for call in calls if not call.level for var in call.inputs]

@@ -1,5 +1,6 @@
 """``pk.find_mode``: the maximum of a posterior, from a run and perhaps some more evaluations."""
 
+import json
 from typing import NamedTuple
 
 import numpy as np
@@ -183,7 +184,8 @@ def _density(model, dt, z, layout, point):
         raise ValueError(f"The result is of another model: it has coordinates {some(own)}.")
     known = _finite(data["z"].values[:, [own.index(name) for name in names]], data["logp"].values)
     if "boxes" in data.attrs:
-        return EmulatedModel(model, point, z, known, calls_in(data))
+        shapes = json.loads(data.attrs["shapes"])
+        return EmulatedModel(model, point, z, known, calls_in(data), shapes)
     return ProcessOfLogp(model, point, z, known)
 
 

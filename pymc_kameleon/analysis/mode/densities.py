@@ -122,9 +122,10 @@ class EmulatedModel:
 
     is_exact = False
 
-    def __init__(self, model, point, z, evaluations, calls):
+    def __init__(self, model, point, z, evaluations, calls, shapes):
         everywhere = np.array([[-np.inf], [np.inf]]) * np.ones(z.shape[1])
-        self._logp = SimulatorLogp(model, model.value_vars, point, {}, everywhere).compiled()
+        logp = SimulatorLogp(model, model.value_vars, point, {}, everywhere, shapes)
+        self._logp = logp.compiled()
         by_label = {own.described["label"]: own for own in calls}
         self._calls = [by_label[label] for label in labels(self._logp.simulators)]
         self.known, self.logp = evaluations

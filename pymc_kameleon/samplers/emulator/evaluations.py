@@ -74,7 +74,9 @@ def dataset_of(step, states, numbers, kept):
         arrays[f"{label}_curvature"] = returned, of_box.mean(curvature)
         coords[given] = list(of_box.box.inputs)
         described.append(of_box.described(states[0].tuning.choices))
-    return xr.Dataset(arrays, coords, {"boxes": json.dumps(described), "n_evaluations": n})
+    shapes = json.dumps(step.log_density.simulators.shapes)
+    attrs = {"boxes": json.dumps(described), "shapes": shapes, "n_evaluations": n}
+    return xr.Dataset(arrays, coords, attrs)
 
 
 def _curvature(step, state, own):

@@ -14,10 +14,16 @@ from pymc_kameleon.analysis.mode.densities import (
     OnNaturalScale,
     ProcessOfLogp,
 )
-from pymc_kameleon.analysis.mode.maxima import DIFFERENCE, FLAT, SETTLED, distinct, maxima
+from pymc_kameleon.analysis.mode.maxima import (
+    DIFFERENCE,
+    FLAT,
+    SETTLED,
+    distinct,
+    factor_of,
+    maxima,
+)
 from pymc_kameleon.analysis.unconstrained_draws import NotMapped, on_unconstrained_scale
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
-from pymc_kameleon.approximation.linalg import cholesky
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.findings.diagnosis import diagnosis_in
 from pymc_kameleon.findings.finding import finding, said
@@ -43,9 +49,12 @@ N_STARTS, MOST_FITTED = 16, 4
 """Draws that climbs begin at, and as many of the prior; and maxima about which an approximation is
 fitted, at most."""
 
-ROUND, BESIDE = 3, 0.5
-"""Evaluations of a check: of the maximum, and of two points that are drawn beside it, at so many of
-the standard deviations by its curvature."""
+PAIRS, BESIDE = 2, 0.5
+"""Pairs of points that a check evaluates on opposite sides of a maximum, and how far from it they
+are drawn, in standard deviations by its curvature."""
+
+ROUND = 1 + 2 * PAIRS
+"""Evaluations of a check."""
 
 CHECKS = 30
 """Evaluations that are kept for checking, at most, where a model is searched anew."""
@@ -104,7 +113,7 @@ def find_mode(dt=None, model=None, *, n_evaluations=None, random_seed=None, exec
         The model, or that of the context.
     n_evaluations : int, optional
         Evaluations of the log-density at most, where it calls black boxes. 0 by default with a
-        result, because a call may be slow. A check of the maximum takes three. Without a result,
+        result, because a call may be slow. A check of the maximum takes five. Without a result,
         ``pk.sample`` takes nine tenths of them, by default as many as it takes by itself.
     random_seed : int or Generator, optional
         Of ``pk.sample``, and of the points that checks evaluate.
@@ -211,7 +220,7 @@ class _Search:
 
     def __init__(self, density, z, starts):
         self._density, self.is_exact = density, density.is_exact
-        self.factor = cholesky(np.cov(z.T).reshape(2 * z.shape[1:]))
+        self.factor = factor_of(z)
         self.mean, self.is_checked, self.off = z.mean(axis=0), False, np.nan
         found = maxima(density, starts, self.factor)
         self.found = found if self.is_exact else self._fitted_about(found[:MOST_FITTED])
@@ -242,16 +251,17 @@ class _Search:
         for k in range(0, n - ROUND + 1, ROUND):
             top, *others = self.found
             values, vectors = np.linalg.eigh(top.curvature)
-            w = BESIDE * rng.standard_normal(top.z.size)
-            step = top.factor @ (vectors / np.sqrt(np.maximum(values, FLAT))) @ w
-            points = top.z + np.multiply.outer([0, 1, -1], step)
+            shape = top.factor @ (vectors / np.sqrt(np.maximum(values, FLAT)))
+            steps = BESIDE * rng.standard_normal((PAIRS, top.z.size)) @ shape.T
+            points = np.concatenate([top.z[None], top.z + steps, top.z - steps])
             predicted, _ = self._density.values(points)
             logp = np.array([self._density.evaluate(z) for z in points])
-            own, first, second = predicted - logp
+            own, *beside = predicted - logp
+            of_slopes = np.abs(np.subtract(beside[:PAIRS], beside[PAIRS:])) / 2
             self.found = distinct([*self._fitted_about([top]), *others])
             self.off = max(abs(own), self.found[0].logp - logp[0])
-            is_right = abs(first - second) / 2 < BESIDE * np.sqrt(2 * SETTLED)
-            self.is_checked = bool(self.off < SETTLED and is_right)
+            is_right = of_slopes.max() < BESIDE * np.sqrt(2 * SETTLED)
+            self.is_checked = bool(self.off < SETTLED and is_right and top.is_settled)
             if self.is_checked:
                 return k + ROUND
         return n - n % ROUND

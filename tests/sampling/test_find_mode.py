@@ -198,9 +198,9 @@ def test_a_simulator_is_not_called_unless_asked(simulated, caplog):
 def test_evaluations_check_the_mode(simulated):
     model, dt, calls = simulated
     before = len(calls)
-    mode = pk.find_mode(dt, model, n_evaluations=12)
+    mode = pk.find_mode(dt, model, n_evaluations=15)
     assert mode.is_checked
-    assert mode.n_evaluations == len(calls) - before <= 12
+    assert mode.n_evaluations == len(calls) - before <= 15
 
 
 def spoilt(dt):
@@ -214,7 +214,7 @@ def spoilt(dt):
 def test_a_wrong_approximation_does_not_pass_the_check(simulated, caplog):
     model, dt, _ = simulated
     with caplog.at_level(logging.INFO, "pymc_kameleon"):
-        mode = pk.find_mode(spoilt(dt), model, n_evaluations=3)
+        mode = pk.find_mode(spoilt(dt), model, n_evaluations=5)
     assert not mode.is_checked
     assert "mode_off" in codes(caplog)
 
@@ -234,7 +234,7 @@ def test_a_log_likelihood():
     precision = np.eye(3) + design.T @ design / 0.25
     expected = np.linalg.solve(precision, design.T @ y / 0.25)
     sd = np.sqrt(np.diag(np.linalg.inv(precision)))
-    predicted, checked = (pk.find_mode(dt, model, n_evaluations=n) for n in (0, 9))
+    predicted, checked = (pk.find_mode(dt, model, n_evaluations=n) for n in (0, 15))
     assert np.all(np.abs(predicted.point["b"] - expected) < 0.1 * sd)
     assert np.all(np.abs(checked.point["b"] - expected) < 0.1 * sd)
     assert checked.is_checked
@@ -256,10 +256,10 @@ def test_a_pair_sees_a_wrong_slope():
     z, n_seen = np.random.default_rng(0).normal(size=(50, 2)), 0
     for seed in range(20):
         search = _Search(Shifted(np.zeros(2), np.eye(2)), z, z[:3])
-        search.check(3, np.random.default_rng(seed))
+        search.check(5, np.random.default_rng(seed))
         assert search.off < SETTLED  # so that the height alone would have passed
         n_seen += not search.is_checked
-    assert n_seen >= 10  # 80 %: a direction may be across the slope
+    assert n_seen >= 16  # 96 %: both directions may be across the slope
 
 
 def test_a_process_is_fitted_to_one_mode():
@@ -284,7 +284,7 @@ def test_a_process_is_fitted_to_one_mode():
 
 def test_bad_input(simulated):
     model, dt, _ = simulated
-    with pytest.raises(ValueError, match=r"n_evaluations must be 0, or at least 3"):
+    with pytest.raises(ValueError, match=r"n_evaluations must be 0, or at least 5"):
         pk.find_mode(dt, model, n_evaluations=2)
     with pytest.raises(ValueError, match="n_evaluations must be"):
         pk.find_mode(dt, model, n_evaluations=-1)

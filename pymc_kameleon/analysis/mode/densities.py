@@ -16,8 +16,8 @@ from scipy.linalg import solve_triangular
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.analysis.emulator import fitted
+from pymc_kameleon.analysis.mode.maxima import factor_of
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
-from pymc_kameleon.approximation.linalg import cholesky
 from pymc_kameleon.core.arrays import allocate
 from pymc_kameleon.core.quadratic import n_coefficients
 from pymc_kameleon.model.functions import ModelLogp
@@ -105,8 +105,14 @@ class ModelDensity:
 
     def values(self, z):
         """Return log-densities (n,) at points z (n, d), and their slopes (n, d)."""
-        found = [(self._logp(row), self._logp.gradient.copy()) for row in z]
+        found = [self._value(row) for row in z]
         return np.array([value for value, _ in found]), np.array([slope for _, slope in found])
+
+    def _value(self, z):
+        try:
+            return self._logp(z), self._logp.gradient.copy()
+        except (ArithmeticError, np.linalg.LinAlgError):  # far off, as of a matrix of infinities
+            return -np.inf, np.zeros(z.size)
 
     @cached_property
     def logp(self):
@@ -129,7 +135,7 @@ class EmulatedModel:
         by_label = {own.described["label"]: own for own in calls}
         self._calls = [by_label[label] for label in labels(self._logp.simulators)]
         self.known, self.logp = evaluations
-        self._mean, self._factor = z.mean(axis=0), cholesky(np.cov(z.T).reshape(2 * z.shape[1:]))
+        self._mean, self._factor = z.mean(axis=0), factor_of(z)
         self.fit_about(None)
 
     def values(self, z):
@@ -210,7 +216,7 @@ class ProcessOfLogp:
         is_enough = np.count_nonzero(is_felt) >= least
         rows, self._mean = np.flatnonzero(is_felt | (not is_enough)), z
         for _ in range(2):
-            self._factor = cholesky(np.cov(self.known[rows].T).reshape(d, d))
+            self._factor = factor_of(self.known[rows])
             distances = np.linalg.norm(self._u_of(self.known[rows]), axis=1)
             n = max(least, min(len(rows) // 2, MOST_POINTS))
             rows = rows[np.argsort(distances, kind="stable")[:n]]

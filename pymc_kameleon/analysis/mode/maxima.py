@@ -9,6 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+from pymc_kameleon.analysis.modes_of_draws import regular_covariance
+from pymc_kameleon.approximation.linalg import cholesky
+
 SETTLED = 0.005
 """Log-density that may be missed at a maximum: that of 0.1 standard deviations of a normal."""
 
@@ -80,6 +83,11 @@ def _at(density, z, factor):
     values, vectors = np.linalg.eigh(curvature)
     lacking = 0.5 * np.sum((vectors.T @ slopes[0]) ** 2 / values) if values[0] > FLAT else np.inf
     return Maximum(z, logp, factor, curvature, lacking)
+
+
+def factor_of(points):
+    """Return a factor (d, d) of the covariance of points, those that are equal counted once."""
+    return cholesky(regular_covariance(np.unique(points, axis=0)))
 
 
 def maxima(density, starts, factor):

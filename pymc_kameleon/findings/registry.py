@@ -725,14 +725,14 @@ _AFTERWARDS = {
     ),
     "other_maxima": Kind(
         NOTE,
-        "There is {n}; the log-density of the highest of these is {lower:.3g} lower.",
+        "Climbs have found {n} other maxima; the highest of these is {lower:.3g} lower in log-density.",
         "Look at pk.mode_occupancy for how much of the posterior each mode has.",
         "Of pk.find_mode: climbs from different draws have ended in different places.",
     ),
     "mode_misses": Kind(
         NOTE,
-        "The mode is not what the posterior is like: the mean of {name} is {away:.2g} standard "
-        "deviations from it, and its standard deviation {ratio:.2g} times that by the curvature.",
+        "The mode is not typical of the posterior: the mean of {name} is {away:.2g} standard "
+        "deviations away, and its standard deviation is {ratio:.2g} times that by the curvature.",
         "Report means and intervals.",
         "Of pk.find_mode.",
     ),

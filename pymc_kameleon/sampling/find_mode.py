@@ -22,6 +22,7 @@ from pymc_kameleon.analysis.mode.maxima import (
     factor_of,
     maxima,
 )
+from pymc_kameleon.analysis.summary import summary
 from pymc_kameleon.analysis.unconstrained_draws import NotMapped, on_unconstrained_scale
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.records import evenly
@@ -31,7 +32,7 @@ from pymc_kameleon.findings.words import counted, some
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.evaluators import calling_elsewhere
 from pymc_kameleon.model.functions import has_gradient
-from pymc_kameleon.model.layout import elements, split_name
+from pymc_kameleon.model.layout import split_name
 from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.result.opening import draws_in, known_logp, opened
@@ -41,9 +42,6 @@ from pymc_kameleon.sampling.workers import evaluators_of
 from pymc_kameleon.step.groups import EVALUATIONS, FINDINGS
 from pymc_kameleon.step.learned import COORDINATE
 from pymc_kameleon.step.options import checked_integer
-
-MOST_DRAWS = 1000
-"""Draws that means and standard deviations on the natural scale are of: an engineering limit."""
 
 N_STARTS, MOST_FITTED = 16, 4
 """Draws that climbs begin at, and as many of the prior; and maxima about which an approximation is
@@ -162,11 +160,14 @@ def find_mode(dt=None, model=None, *, n_evaluations=None, random_seed=None, exec
         density = OnNaturalScale(_density(model, dt, z, layout, point), model)
         search = _Search(density, z, _starts(model, density, layout, z))
         n = 0 if search.is_exact else search.check(n_evaluations or 0, rng)
-    natural, found = _Natural(model, layout), search.found[0]
-    table = natural.table(found, evenly(z, MOST_DRAWS))
-    said(_doubts(search, layout, table, n, [] if search.is_exact else _of_searches(dt)))
+    natural, top = _Natural(model, layout), search.found[0]
+    names = [rv.name for rv in model.free_RVs]
+    table = _table(summary(dt, names, round_to="none"), natural, top)
+    says = [] if top.is_settled else [natural.runs_off(top, search)]
+    says += [] if search.is_exact else _of_searches(dt)
+    said(says + search.doubts(n) + _what_it_misses(table))
     is_checked = search.is_exact or search.is_checked
-    return Mode(natural.values(found.z), found.logp, is_checked, table, n)
+    return Mode(natural.values(top.z), top.logp, is_checked, table, n)
 
 
 def _shares(n):
@@ -233,23 +234,14 @@ class _Search:
             others += maxima(self._density, [one.z], self.factor)
         return distinct(others)
 
-    @property
-    def is_beyond(self):
-        """Whether an approximation has its maximum farther out than good evaluations are."""
-        known, logp = self._density.known, self._density.logp
-        good = known[logp > logp.max() - drop(known.shape[1], NEGLIGIBLE)]
-        own, *others = np.linalg.norm(
-            np.linalg.solve(self.factor, (np.vstack([self.found[0].z, good]) - self.mean).T), axis=0
-        )
-        return not self.is_exact and own > max(others)
-
     def check(self, n, rng):
         """Evaluate the highest maximum, and pairs of points beside it; return how often.
 
-        By a pair the error of the slope is seen, which would move the maximum.
+        A pair shows the error of the slope, which would move the maximum.
         """
         for k in range(0, n - ROUND + 1, ROUND):
             top, *others = self.found
+            self._density.fit_about(top.z)
             values, vectors = np.linalg.eigh(top.curvature)
             shape = top.factor @ (vectors / np.sqrt(np.maximum(values, FLAT)))
             steps = BESIDE * rng.standard_normal((PAIRS, top.z.size)) @ shape.T
@@ -265,6 +257,27 @@ class _Search:
             if self.is_checked:
                 return k + ROUND
         return n - n % ROUND
+
+    def doubts(self, n):
+        """Return what there is to say against the highest maximum, after so many evaluations."""
+        says, (top, *others) = [], self.found
+        known, logp, d = self._density.known, self._density.logp, top.z.size
+        if not self.is_exact:
+            good = known[logp > logp.max() - drop(d, NEGLIGIBLE)]
+            own, *of_good = np.linalg.norm(
+                np.linalg.solve(self.factor, (np.vstack([top.z, good]) - self.mean).T), axis=0
+            )
+            if own > max(of_good):
+                says.append(finding("mode_beyond"))
+            if n == 0:
+                says.append(finding("mode_not_evaluated"))
+            elif not self.is_checked:
+                says.append(finding("mode_off", n=counted(n, "evaluation"), off=abs(self.off)))
+        low = top.logp - drop(d, NEGLIGIBLE)
+        if near := [one for one in others if one.is_settled and one.logp > low]:
+            lower = top.logp - near[0].logp
+            says.append(finding("other_maxima", n=len(near), lower=lower))
+        return says
 
 
 class _Natural:
@@ -285,52 +298,51 @@ class _Natural:
         found = self._function(self._layout.unraveled(z))
         return dict(zip(self._names, map(np.asarray, found), strict=True))
 
-    def _flat(self, z):
+    def flat(self, z):
+        """Return all of them, (k,)."""
         return np.concatenate([np.ravel(own) for own in self.values(z).values()])
 
-    def table(self, found, z):
-        """Return the table of a Mode, by its Maximum and draws z (n, d)."""
-        values = self.values(found.z)
-        rows = [name for own in values.items() for name in elements(own[0], own[1].shape)]
-        sd = np.full(len(rows), np.nan)
-        if np.isfinite(found.lacking):
-            steps = DIFFERENCE * found.factor.T
-            slopes = [self._flat(found.z + step) - self._flat(found.z - step) for step in steps]
-            slopes = np.array(slopes) / (2 * DIFFERENCE)
-            sd = np.sqrt(np.einsum("ik,ik->k", slopes, np.linalg.solve(found.curvature, slopes)))
-        draws = np.array([self._flat(row) for row in z])
-        columns = {
-            "mode": self._flat(found.z),
-            "sd": sd,
-            "posterior_mean": draws.mean(axis=0),
-            "posterior_sd": draws.std(axis=0),
-        }
-        return pd.DataFrame(columns, index=rows)
+    def sd(self, found):
+        """Return standard deviations (k,) by the curvature at a Maximum, NaN without one."""
+        if not np.isfinite(found.lacking):
+            return np.nan
+        steps = DIFFERENCE * found.factor.T
+        slopes = [self.flat(found.z + step) - self.flat(found.z - step) for step in steps]
+        slopes = np.array(slopes) / (2 * DIFFERENCE)
+        return np.sqrt(np.einsum("ik,ik->k", slopes, np.linalg.solve(found.curvature, slopes)))
+
+    def runs_off(self, found, search):
+        """Return the finding of a climb that has not settled, with what is farthest off."""
+        off = np.abs(found.z - search.mean) / np.linalg.norm(search.factor, axis=1)
+        variable, index = split_name(self._layout.coordinates()[np.argmax(off)])
+        name = natural_name(variable)
+        value = self.values(found.z)[name]
+        is_same = value.shape == self._layout.shapes[variable]
+        value = float(value[index]) if is_same else np.nan
+        name = f"{name}{list(index) or ''}"
+        return finding("no_maximum_inside", name=name, value=value, logp=found.logp)
 
 
-def _doubts(search, layout, table, n, of_searches):
-    """Return what there is to say against the mode."""
-    says, (top, *others) = list(of_searches), search.found
-    if not top.is_settled:
-        name = _runs_off(search, layout)
-        value = table["mode"].get(name, np.nan)
-        says.append(finding("no_maximum_inside", name=name, value=value, logp=top.logp))
-    if search.is_beyond:
-        says.append(finding("mode_beyond"))
-    if not (search.is_exact or search.is_checked):
-        code = "mode_off" if n else "mode_not_evaluated"
-        says.append(finding(code, n=counted(n, "evaluation"), off=abs(search.off)))
-    low = top.logp - drop(layout.d, NEGLIGIBLE)
-    if near := [one for one in others if one.is_settled and one.logp > low]:
-        lower = top.logp - near[0].logp
-        says.append(finding("other_maxima", n=counted(len(near), "other maximum"), lower=lower))
+def _table(posterior, natural, top):
+    """Return the table of a Mode, by the summary of the draws."""
+    columns = {
+        "mode": natural.flat(top.z),
+        "sd": natural.sd(top),
+        "posterior_mean": posterior["mean"],
+        "posterior_sd": posterior["sd"],
+    }
+    return pd.DataFrame(columns, index=posterior.index)
+
+
+def _what_it_misses(table):
+    """Return a finding if the posterior is not as the mode and its curvature say."""
     away = (table["posterior_mean"] - table["mode"]).abs() / table["posterior_sd"]
     ratio = table["posterior_sd"] / table["sd"]
-    worst = pd.concat([away / AWAY, np.log(ratio).abs() / np.log(WIDER)], axis=1).max(axis=1)
-    if worst.max() > 1:
-        name = worst.idxmax()
-        says.append(finding("mode_misses", name=name, away=away[name], ratio=ratio[name]))
-    return says
+    worst = np.fmax(away / AWAY, np.log(ratio).abs() / np.log(WIDER))
+    if not worst.max() > 1:
+        return []
+    name = worst.idxmax()
+    return [finding("mode_misses", name=name, away=away[name], ratio=ratio[name])]
 
 
 def _of_searches(dt):
@@ -339,10 +351,3 @@ def _of_searches(dt):
         return []
     found = diagnosis_in(dt[FINDINGS].to_dataset()).findings
     return [one for one in found if one.code in OF_SEARCHES]
-
-
-def _runs_off(search, layout):
-    """Return the name of the number that is farthest off where a climb has not settled."""
-    off = np.abs(search.found[0].z - search.mean) / np.linalg.norm(search.factor, axis=1)
-    name, index = split_name(layout.coordinates()[np.argmax(off)])
-    return f"{natural_name(name)}{list(index) or ''}"

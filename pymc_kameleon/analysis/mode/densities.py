@@ -93,14 +93,18 @@ class OnNaturalScale:
         return [piece.reshape(shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
 
 
+def _everywhere(z):
+    """Return the region (2, d) that has no bounds."""
+    return np.array([[-np.inf], [np.inf]]) * np.ones(z.shape[1])
+
+
 class ModelDensity:
     """The model's own log-density, with its gradient."""
 
     is_exact = True
 
     def __init__(self, model, point, z):
-        everywhere = np.array([[-np.inf], [np.inf]]) * np.ones(z.shape[1])
-        self._logp = ModelLogp(model, model.value_vars, point, {}, everywhere, 1).compiled()
+        self._logp = ModelLogp(model, model.value_vars, point, {}, _everywhere(z), 1).compiled()
         self.known = z
 
     def values(self, z):
@@ -129,8 +133,7 @@ class EmulatedModel:
     is_exact = False
 
     def __init__(self, model, point, z, evaluations, calls, shapes):
-        everywhere = np.array([[-np.inf], [np.inf]]) * np.ones(z.shape[1])
-        logp = SimulatorLogp(model, model.value_vars, point, {}, everywhere, shapes)
+        logp = SimulatorLogp(model, model.value_vars, point, {}, _everywhere(z), shapes)
         self._logp = logp.compiled()
         by_label = {own.described["label"]: own for own in calls}
         self._calls = [by_label[label] for label in labels(self._logp.simulators)]
@@ -187,8 +190,8 @@ class ProcessOfLogp:
     is_exact = False
 
     def __init__(self, model, point, z, evaluations):
-        everywhere = np.array([[-np.inf], [np.inf]]) * np.ones(z.shape[1])
-        self._make = lambda: ModelLogp(model, model.value_vars, point, {}, everywhere).compiled()
+        arguments = model, model.value_vars, point, {}, _everywhere(z)
+        self._make = lambda: ModelLogp(*arguments).compiled()
         self.known, self.logp = evaluations
         self.fit_about(self.known[np.argmax(self.logp)])
 

@@ -68,6 +68,7 @@ numpydoc_xref_aliases = {
         "analysis.evidence.result.Evidence",
         "analysis.mode_occupancy.ModeOccupancy",
         "analysis.emulator.SimulatorEmulator",
+        "analysis.identifiability.Identifiability",
     ]
 }
 

@@ -134,7 +134,8 @@ def sensitivity(
     with threadpool_limits(1):  # matrices are small
         found = [indices(lambda x, f=f: ask(f(x)), drawn, rng) for f in varying]
         unknown = _unknown([ask(f(x[:N_POINTS])) for f in varying])
-    said(_doubts(unknown, ask(known(x)), ask(known(drawn.sample(rng))), labels))
+    by_copula = None if independent else ask(known(drawn.sample(rng)))
+    said(_doubts(unknown, ask(known(x)), by_copula, labels))
     return _dataset(found, unknown, known.inputs, chosen, labels, ci_prob)
 
 
@@ -194,13 +195,18 @@ def _unknown(values):
 
 
 def _doubts(unknown, at_draws, by_copula, labels):
-    """Return what speaks against the indices."""
+    """Return what speaks against the indices; `by_copula` are values (n, k) of dependent inputs.
+
+    Of outputs that the emulator does not know, the copula is not judged.
+    """
     says, worst = [], np.argmax(np.nan_to_num(unknown))
     if unknown[worst] > UNSURE:
         says.append(finding("emulator_unsure", output=labels[worst], share=100 * unknown[worst]))
+    if by_copula is None:
+        return says
     with np.errstate(all="ignore"):
-        ratio = by_copula.var(axis=0) / at_draws.var(axis=0)
-    worst = np.argmax(np.nan_to_num(np.abs(np.log(ratio))))
+        ratio = np.where(unknown > UNSURE, 1.0, by_copula.var(axis=0) / at_draws.var(axis=0))
+        worst = np.argmax(np.nan_to_num(np.abs(np.log(ratio))))
     if abs(ratio[worst] - 1) > UNSURE:
         says.append(finding("not_a_copula", output=labels[worst], ratio=ratio[worst]))
     return says

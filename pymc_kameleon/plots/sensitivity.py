@@ -27,7 +27,8 @@ MOST_ROWS = 6
 def plot_sensitivity(indices, *, backend=None, visuals=None, **pc_kwargs):
     """Plot what ``pk.sensitivity`` returned: indices with their intervals, a panel for each kind.
 
-    Inputs have a row each; if there are many outputs, a curve over these each.
+    Inputs have a row each; if there are many outputs, a curve over these each. It is over numbers
+    of outputs, or over what ``indices.assign_coords(output=times)`` calls them.
 
     Parameters
     ----------
@@ -81,7 +82,8 @@ def _rows(plot, values, intervals):
 
 def _curves(plot, values, intervals):
     _panels(plot, values, (4 * values.sizes["kind"], 3.2), "sharey", "input")
-    x = xr.DataArray(np.arange(values.sizes["output"]), {"output": values["output"]}, "output")
+    output = values["output"]
+    x = output if output.dtype.kind in "iuf" else output.copy(data=np.arange(output.size))
     low, high = (intervals["index"].sel(ci_bound=end, drop=True) for end in ("lower", "upper"))
     plot.draw("interval", "fill_between_y", values, x=x, y_bottom=low, y_top=high, alpha=0.3)
     plot.draw("value", "line_xy", values, x=x)

@@ -193,3 +193,49 @@ def test_known_indices_over_a_prior(case):
         low, high = found[f"{kind}_interval"][0].values.T
         held += list((low <= values + 0.005) & (values - 0.005 <= high))
     assert np.mean(held) >= 0.75
+
+
+# ---- what is said of it -------------------------------------------------------------------------
+
+
+def codes(caplog):
+    return [one.code for record in caplog.records for one in getattr(record, "findings", [])]
+
+
+def bent(x):
+    return x[:, 1] - x[:, 0] ** 2
+
+
+def on_a_parabola():
+    """Return a model whose inputs are near a parabola, on which `bent` is nearly constant."""
+    with pm.Model() as model:
+        z = pm.Normal("z", shape=2)
+        pm.Deterministic("x", pm.math.stack([z[0], z[0] ** 2 + 0.3 * z[1]]))
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_an_emulator_of_a_corner_does_not_know_the_prior(caplog):
+    with pm.Model():
+        pm.Uniform("x", -np.pi, np.pi, shape=3)
+        known = emulated(ishigami, 2, 2.5, 30)
+        found = pk.sensitivity(known, over="prior", random_seed=1)
+    assert found["unknown"][0] > 0.1
+    assert codes(caplog) == ["emulator_unsure"]
+
+
+def test_a_parabola_is_no_copula(caplog):
+    with on_a_parabola():
+        known = emulated(bent, -4, 9, 100, 2)
+        pk.sensitivity(known, over="prior", random_seed=1)
+    assert codes(caplog) == ["not_a_copula"]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_independent_inputs_and_unknown_outputs_say_nothing_of_the_copula():
+    unknown, far = np.array([0.9]), np.array([[1.0], [1e9]])
+    [one] = module._doubts(unknown, far, far / 1e9, ["y"])
+    assert one.code == "emulator_unsure"
+    assert module._doubts(0 * unknown, far, None, ["y"]) == []
+    [one] = module._doubts(0 * unknown, far, far / 1e9, ["y"])
+    assert one.code == "not_a_copula"

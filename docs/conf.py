@@ -69,6 +69,7 @@ numpydoc_xref_aliases = {
         "analysis.mode_occupancy.ModeOccupancy",
         "analysis.emulator.SimulatorEmulator",
         "analysis.identifiability.Identifiability",
+        "sampling.find_mode.Mode",
     ]
 }
 

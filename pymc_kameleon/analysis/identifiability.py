@@ -120,9 +120,9 @@ def identifiability(dt, model=None, *, random_seed=None):
         )
     low, middle, high = np.quantile(of_prior, [0.16, 0.5, 0.84], axis=0)
     scale = (high - low) / 2
-    u, of_prior = ((own - middle) / scale for own in (x.reshape(-1, x.shape[2]), of_prior))
-    covariance, prior = np.cov(u.T, ddof=0).reshape(2 * [len(names)]), _correlations(of_prior)
-    combinations, alone = _combinations(covariance, prior, names)
+    u, of_prior = ((own - middle) / scale for own in (x, of_prior))
+    covariance, prior = _covariance(u), _correlations(of_prior)
+    combinations, alone = _combinations(u, prior, names)
     found = Identifiability(
         _parameters(covariance, names), combinations, _sensitivity(dt, posterior, model)
     )
@@ -165,9 +165,23 @@ def _parameters(covariance, names):
     return pd.DataFrame(columns, index=names)
 
 
-def _combinations(covariance, prior, names):
-    """Return the table of combinations, and which of these are single parameters."""
-    values, vectors = eigh(covariance, prior)
+def _covariance(u):
+    """Return the covariance (d, d) of draws u (chains, n, d)."""
+    return np.atleast_2d(np.cov(u.reshape(-1, u.shape[2]), rowvar=False, bias=True))
+
+
+def _combinations(u, prior, names):
+    """Return the table of combinations, and which of these are single parameters.
+
+    How wide each is, is measured on one half of the draws where the other half says which it is:
+    the widest combination of few draws is too wide in these.
+    """
+    _, vectors = eigh(_covariance(u), prior)
+    halves = [_covariance(half) for half in np.array_split(u, 2, axis=1)]
+    values = np.zeros(len(names))
+    for own, other in (halves, halves[::-1]):
+        _, of_half = eigh(own, prior)
+        values += np.einsum("ik,ij,jk->k", of_half, other, of_half) / 2
     order = np.argsort(-values)[:MOST_COMBINATIONS]
     rows, alone = [], []
     for k in order:

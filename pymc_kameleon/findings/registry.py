@@ -725,7 +725,7 @@ _AFTERWARDS = {
     ),
     "other_maxima": Kind(
         NOTE,
-        "Climbs have found {n} other maxima; the highest of these is {lower:.3g} lower in log-density.",
+        "Climbs have found {n} other maxima; the log-density at the next one is {lower:.3g} lower.",
         "Look at pk.mode_occupancy for how much of the posterior each mode has.",
         "Of pk.find_mode: climbs from different draws have ended in different places.",
     ),

@@ -123,3 +123,15 @@ def test_draws_of_another_model():
     )
     with pytest.raises(ValueError, match="is it another model"):
         pk.identifiability(dt, model)
+
+
+def test_few_draws_of_many_parameters_show_no_ridge(caplog):
+    """The widest of 20 directions of 40 draws seems 1.7 times as wide as the prior, and is not."""
+    with pm.Model() as model:
+        pm.Normal("x", 0, 1, shape=20)
+    x = np.random.default_rng(1).normal(size=(4, 10, 20))
+    dt = xr.DataTree.from_dict({"posterior": xr.Dataset({"x": (("chain", "draw", "k"), x)})})
+    widest = pk.identifiability(dt, model, random_seed=1).combinations["narrowed"]
+    covariance = np.cov(x.reshape(-1, 20).T)
+    assert np.sqrt(np.linalg.eigvalsh(covariance)[-1]) > 1.4
+    assert widest.max() < 1.25

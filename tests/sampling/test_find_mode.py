@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 import pymc_kameleon as pk
 from pymc_kameleon.analysis.mode.densities import ProcessOfLogp
 from pymc_kameleon.analysis.mode.maxima import SETTLED, climb, distinct, maxima
+from pymc_kameleon.sampling.find_mode import _Search
 from pymc_kameleon.step.groups import EVALUATIONS
 
 TIMES = np.linspace(0.2, 5, 10)
@@ -240,22 +241,37 @@ def test_a_log_likelihood():
     assert checked.is_checked
 
 
+class Approximate(Quadratic):
+    """A normal log-density that was evaluated at some points."""
+
+    is_exact = False
+
+    def __init__(self, mean, precision, known):
+        super().__init__(mean, precision)
+        self.known, self.logp = known, self.values(known)[0]
+
+    def fit_about(self, _):
+        pass
+
+
+def test_a_maximum_beyond_what_was_evaluated_is_told():
+    z = np.random.default_rng(0).normal(size=(50, 2))
+    for mean, is_beyond in ((0, False), (10, True)):
+        search = _Search(Approximate(np.full(2, mean), np.eye(2), z), z, z[:3])
+        codes = {one.code for one in search.doubts(0)}
+        assert ("mode_beyond" in codes) == is_beyond
+
+
 def test_a_pair_sees_a_wrong_slope():
-    """A process whose maximum has the right height, beside the maximum, is not believed."""
-    from pymc_kameleon.sampling.find_mode import _Search
+    """An approximation with the right height, but a wrong slope, is not checked."""
 
-    class Shifted(Quadratic):
-        is_exact, known, logp = False, np.zeros((5, 2)), np.zeros(5)
-
-        def fit_about(self, _):
-            pass
-
+    class Shifted(Approximate):
         def evaluate(self, z):  # as high at (0, 0), but it goes on rising there
             return float(self.values(z[None])[0][0] + 0.4 * z[0])
 
     z, n_seen = np.random.default_rng(0).normal(size=(50, 2)), 0
     for seed in range(20):
-        search = _Search(Shifted(np.zeros(2), np.eye(2)), z, z[:3])
+        search = _Search(Shifted(np.zeros(2), np.eye(2), z), z, z[:3])
         search.check(5, np.random.default_rng(seed))
         assert search.off < SETTLED  # so that the height alone would have passed
         n_seen += not search.is_checked

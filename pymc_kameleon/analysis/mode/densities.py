@@ -190,8 +190,7 @@ class ProcessOfLogp:
     is_exact = False
 
     def __init__(self, model, point, z, evaluations):
-        arguments = model, model.value_vars, point, {}, _everywhere(z)
-        self._make = lambda: ModelLogp(*arguments).compiled()
+        self._model, self._point = model, point
         self.known, self.logp = evaluations
         self.fit_about(self.known[np.argmax(self.logp)])
 
@@ -203,7 +202,8 @@ class ProcessOfLogp:
 
     @cached_property
     def _logp(self):
-        return self._make()
+        own = self._model.value_vars
+        return ModelLogp(self._model, own, self._point, {}, _everywhere(self.known)).compiled()
 
     def evaluate(self, z):
         """Return the model's own log-density at z (d,)."""

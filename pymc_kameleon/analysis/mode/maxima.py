@@ -92,22 +92,27 @@ def factor_of(points):
 
 def maxima(density, starts, factor):
     """Return distinct Maxima, the highest first, as climbs from points (k, d) find them."""
+    kept = []
     with np.errstate(all="ignore"):
-        return distinct([climb(density, z, factor) for z in starts])
+        tops = np.array([_top(density, z, factor) for z in starts])
+        logp, _ = density.values(tops)
+        for z in tops[np.argsort(-logp, kind="stable")]:
+            if not any(_is_at(one, z) for one in kept):
+                kept.append(climb(density, z, factor))
+    return distinct(kept)
 
 
 def distinct(found):
-    """Return different ones of some Maxima, the highest first."""
+    """Return different ones of some Maxima, the highest first, and of those that run off one."""
     kept = []
     for one in sorted(found, key=lambda one: -one.logp):
-        if np.isfinite(one.logp) and not any(_same(one, other) for other in kept):
+        runs_off = not one.is_settled and not all(other.is_settled for other in kept)
+        if np.isfinite(one.logp) and not runs_off and not any(_is_at(k, one.z) for k in kept):
             kept.append(one)
     return kept
 
 
-def _same(one, other):
-    """Whether two climbs have ended at one place, or of two that run off one is enough."""
-    if not (one.is_settled and other.is_settled):
-        return one.is_settled == other.is_settled
-    w = np.linalg.solve(other.factor, one.z - other.z)
-    return w @ other.curvature @ w / 2 < 2 * SETTLED
+def _is_at(found, z):
+    """Whether a point is at a Maximum: what a normal there would gain is negligible."""
+    w = np.linalg.solve(found.factor, found.z - z)
+    return found.is_settled and w @ found.curvature @ w / 2 < 2 * SETTLED

@@ -8,14 +8,12 @@ Where inputs are independent these are Sobol's indices, as SciPy computes them. 
 covariance of y(x) and y(x'), where x' agrees with x in A, and is drawn anew given x_A elsewhere, by
 a Gaussian copula (Kucherenko, Tarantola & Annoni, Computer Physics Communications 183, 2012, 937).
 Shapley effects divide what inputs explain together evenly among them (Owen, SIAM/ASA Journal on
-Uncertainty Quantification 2, 2014, 245; Song, Nelson & Staum, ibid. 4, 2016, 1060).
+Uncertainty Quantification 2, 2014, 245; Song, Nelson & Staum, ibid. 4, 2016, 1060). Each point has
+a random order of inputs, which are kept one after the other (Goda, arXiv:2009.00874).
 
 The emulator is not what it emulates. Each index is computed for functions that are drawn from the
 Gaussian process, each with points of its own (Le Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336).
 """
-
-from itertools import combinations
-from math import comb
 
 import numpy as np
 import xarray as xr
@@ -33,12 +31,12 @@ from pymc_kameleon.result.opening import opened
 N_FUNCTIONS = 32
 """Functions drawn from the process: a 90 % interval is known to a tenth or so of its width."""
 
-N_POINTS, MOST_POINTS = 2**10, 2**18
-"""Points of each function, and for all sets of inputs together at most; powers of 2, as Sobol's
-sequence wants. Errors of an index are about .005."""
+N_POINTS = 2**10
+"""Points of each function, a power of 2, as Sobol's sequence wants: errors of an index are about
+.005."""
 
-MOST_ORDERED = 10
-"""Inputs up to which Shapley effects go over all sets of them; of more, over random orders."""
+ROUNDING = 1e-9
+"""Variance that is added to that of scores, so that those that determine others have factors."""
 
 UNSURE = 0.1
 """Share of an output's variance from which on it is told, as far as it is the emulator's
@@ -261,6 +259,11 @@ class Inputs:
             found[:, free] += z[:, kept] @ slopes
         return found
 
+    def factors(self, orders):
+        """Return Cholesky factors (n, p, p) of R in these orders of inputs (n, p)."""
+        r = self.r[orders[:, :, None], orders[:, None]]
+        return np.linalg.cholesky(r + ROUNDING * np.eye(len(self.r)))
+
     def sample(self, rng):
         """Return inputs (n, p) by the copula."""
         return self.of(self.anew(normal_points(len(self.r), N_POINTS, rng)))
@@ -281,70 +284,68 @@ def normal_points(d, n, rng):
     return ndtri(qmc.Sobol(d, rng=rng).random(n))
 
 
-def indices(function, inputs, rng):
+def indices(function, inputs, rng, n=N_POINTS):
     """Return indices (k, p) of a function of inputs (n, p) that has values (n, k), by their names.
 
-    They are first-order and total ones, and Shapley effects unless inputs are independent.
+    They are first-order and total ones, and Shapley effects unless inputs are independent. There
+    are n points, a power of 2, for each set of inputs.
     """
     p = len(inputs.r)
     if inputs.independent:
-        found = sobol_indices(
-            func=lambda x: function(x.T).T, n=N_POINTS, dists=inputs.margins, rng=rng
-        )
+        found = sobol_indices(func=lambda x: function(x.T).T, n=n, dists=inputs.margins, rng=rng)
         kinds = {"first_order": found.first_order, "total_order": found.total_order}
         return {kind: values.reshape(-1, p) for kind, values in kinds.items()}
-    explained, places = _Explained(function, inputs, rng), range(p)
+    explained, places = _Explained(function, inputs, n, rng), range(p)
     all_but = [[j for j in places if j != i] for i in places]
     return {
         "first_order": np.array([explained([i]) for i in places]).T,
         "total_order": np.array([1 - explained(others) for others in all_but]).T,
-        "shapley": _shapley(explained, p, rng),
+        "shapley": _shapley(function, inputs, n, rng),
     }
 
 
 class _Explained:
     """Which share of the variance of k values a set of inputs explains."""
 
-    def __init__(self, function, inputs, rng):
-        p = len(inputs.r)
-        n = min(N_POINTS, MOST_POINTS >> p) if p <= MOST_ORDERED else N_POINTS
-        first, self._noise = np.split(normal_points(2 * p, n, rng), 2, axis=1)
+    def __init__(self, function, inputs, n, rng):
+        first, self._noise = np.split(normal_points(2 * len(inputs.r), n, rng), 2, axis=1)
         self._function, self._inputs, self._z = function, inputs, inputs.anew(first)
         self._y = function(inputs.of(self._z))
         others = function(inputs.of(inputs.anew(self._noise)))
         both = np.concatenate([self._y, others])
         self._mean, self._variance = both.mean(axis=0), both.var(axis=0)
-        self._known = {(): 0 * self._mean, tuple(range(p)): np.ones_like(self._mean)}
 
-    def __call__(self, places):
+    def __call__(self, kept):
         """Return shares (k,)."""
-        kept = tuple(sorted(places))
-        if kept not in self._known:
-            x = self._inputs.of(self._inputs.anew(self._noise, self._z, kept))
-            products = (self._y - self._mean) * (self._function(x) - self._mean)
-            with np.errstate(all="ignore"):  # of values that do not vary
-                self._known[kept] = products.mean(axis=0) / self._variance
-        return self._known[kept]
+        x = self._inputs.of(self._inputs.anew(self._noise, self._z, kept))
+        products = (self._y - self._mean) * (self._function(x) - self._mean)
+        with np.errstate(all="ignore"):  # of values that do not vary
+            return products.mean(axis=0) / self._variance
 
 
-def _shapley(explained, p, rng):
-    """Return Shapley effects (k, p): what an input adds to others, averaged over their orders."""
-    if p > MOST_ORDERED:
-        orders = [rng.permutation(p) for _ in range(N_POINTS // (4 * p))]
-        orders += [order[::-1] for order in orders]
-        added = np.zeros((p, *np.shape(explained([]))))
-        for order in orders:
-            for k, i in enumerate(order):
-                added[i] += (explained(order[: k + 1]) - explained(order[:k])) / len(orders)
-        return added.T
-    effects = []
-    for i in range(p):
-        others = [j for j in range(p) if j != i]
-        effects.append(
-            sum(
-                (explained([*own, i]) - explained(own)) / (p * comb(p - 1, n))
-                for n in range(p)
-                for own in combinations(others, n)
-            )
-        )
-    return np.array(effects).T
+def _shapley(function, inputs, n, rng):
+    """Return Shapley effects (k, p), of n points that each have their own order of inputs.
+
+    Scores are R's Cholesky factor in that order, times independent normals. The first of these
+    are kept, one more each time, and what this adds is the effect of one input.
+    """
+    p = len(inputs.r)
+    first, noise, by = np.split(normal_points(3 * p, n, rng), 3, axis=1)
+    orders = np.argsort(by, axis=1)
+    factors = inputs.factors(orders)
+
+    def values(kept):
+        z = np.empty((n, p))
+        normals = np.concatenate([first[:, :kept], noise[:, kept:]], axis=1)
+        np.put_along_axis(z, orders, np.einsum("nij,nj->ni", factors, normals), axis=1)
+        return function(inputs.of(z))
+
+    whole, last = values(p), values(0)
+    effects, variance = np.zeros((p, whole.shape[1])), 0.0
+    for k in range(p):
+        own = values(k + 1) if k + 1 < p else whole
+        added = (whole - (own + last) / 2) * (own - last)
+        np.add.at(effects, orders[:, k], added)
+        variance, last = variance + added.sum(axis=0), own
+    with np.errstate(all="ignore"):
+        return (effects / variance).T

@@ -15,6 +15,8 @@ The emulator is not what it emulates. Each index is computed for functions that 
 Gaussian process, each with points of its own (Le Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336).
 """
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
@@ -22,8 +24,14 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc, rankdata, sobol_indices
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.analysis.corrections import WIDER
 from pymc_kameleon.analysis.emulator import SimulatorEmulator, emulator
-from pymc_kameleon.analysis.simulator_inputs import called_in, posterior_inputs, prior_inputs
+from pymc_kameleon.analysis.simulator_inputs import (
+    averages,
+    called_in,
+    posterior_inputs,
+    prior_inputs,
+)
 from pymc_kameleon.findings.finding import finding, said
 from pymc_kameleon.findings.words import some
 from pymc_kameleon.result.opening import opened
@@ -34,6 +42,9 @@ N_FUNCTIONS = 32
 N_POINTS = 2**10
 """Points of each function, a power of 2, as Sobol's sequence wants: errors of an index are about
 .005."""
+
+MOST_CHECKED = 2**12
+"""Draws at which functions are compared, at most: more than points, to see rare ones."""
 
 ROUNDING = 1e-9
 """Variance that is added to that of scores, so that those that determine others have factors."""
@@ -129,10 +140,13 @@ def sensitivity(
     chosen = _chosen(known.inputs, inputs)
     ask, labels = _asked(known, outputs)
     drawn, varying = Inputs(x, independent), [known.drawn(rng) for _ in range(N_FUNCTIONS)]
+    by_copula = ask(known(drawn.sample(rng)))
+    if over == "posterior":
+        drawn.correct(partial(averages, known.inputs, dt, model))
     with threadpool_limits(1):  # matrices are small
         found = [indices(lambda x, f=f: ask(f(x)), drawn, rng) for f in varying]
-        unknown = _unknown([ask(f(x[:N_POINTS])) for f in varying])
-    said(_doubts(unknown, ask(known(x)), ask(known(drawn.sample(rng))), labels))
+        unknown = _unknown([ask(f(x[:MOST_CHECKED])) for f in varying])
+    said(_doubts(unknown, ask(known(x)), by_copula, labels))
     return _dataset(found, unknown, known.inputs, chosen, labels, ci_prob)
 
 
@@ -229,19 +243,57 @@ def _dataset(found, unknown, names, chosen, labels, ci_prob):
 
 
 class Inputs:
-    """What inputs vary over: what was drawn of each, and correlations R of their scores."""
+    """What inputs vary over: what was drawn of each, and means, sds and correlations of scores."""
 
     def __init__(self, x, independent):
-        n, p = x.shape
+        p = x.shape[1]
         self.margins = [_Margin(column) for column in np.sort(x, axis=0).T]
-        self.independent, self.r = independent, np.eye(p)
+        self.independent, self.mean, self.sd, self.r = (
+            independent,
+            np.zeros(p),
+            np.ones(p),
+            np.eye(p),
+        )
         varying = np.flatnonzero(np.ptp(x, axis=0) > 0)
         if not independent and len(varying):
-            scores = ndtri((rankdata(x[:, varying], axis=0) - 0.5) / n)
+            scores = ndtri((rankdata(x[:, varying], axis=0) - 0.5) / len(x))
             self.r[np.ix_(varying, varying)] = np.corrcoef(scores, rowvar=False)
+
+    def correct(self, averages):
+        """Take means, sds and correlations of scores by better averages than over draws.
+
+        The `averages` are those of a function of inputs (n, p), with values (n, k).
+        """
+        varying = np.array([own.varies for own in self.margins])
+        p = np.count_nonzero(varying)
+        first, second = np.triu_indices(p)
+
+        def moments(x):
+            z = self._scores(x)[:, varying]
+            return np.concatenate([z, z[:, first] * z[:, second]], axis=1)
+
+        mean, products = np.split(averages(moments), [p])
+        covariance = np.empty((p, p))
+        covariance[first, second] = covariance[second, first] = (
+            products - mean[first] * mean[second]
+        )
+        values, vectors = np.linalg.eigh(covariance)
+        covariance = (
+            vectors * np.maximum(values, 0.0)
+        ) @ vectors.T  # errors may make it indefinite
+        sd = np.sqrt(np.diag(covariance))
+        if p and sd.min() > 1 / WIDER:
+            self.mean[varying], self.sd[varying] = mean, sd
+            self.r[np.ix_(varying, varying)] = covariance / np.outer(sd, sd)
+
+    def _scores(self, x):
+        """Return scores of inputs (n, p), as if their margins were those that were drawn."""
+        columns = [own.score(part) for own, part in zip(self.margins, x.T, strict=True)]
+        return np.column_stack(columns)
 
     def of(self, z):
         """Return inputs (n, p) of scores z (n, p)."""
+        z = self.mean + self.sd * z
         columns = [own.ppf(ndtr(part)) for own, part in zip(self.margins, z.T, strict=True)]
         return np.column_stack(columns)
 
@@ -274,9 +326,13 @@ class _Margin:
 
     def __init__(self, draws):
         self._draws, self._levels = draws, (np.arange(len(draws)) + 0.5) / len(draws)
+        self.varies = draws[-1] > draws[0]
 
     def ppf(self, q):
         return np.interp(q, self._levels, self._draws)
+
+    def score(self, x):
+        return ndtri(np.interp(x, self._draws, self._levels))
 
 
 def normal_points(d, n, rng):

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 from pytensor.graph.traversal import ancestors
 
+from pymc_kameleon.analysis.draws_of_result import Draws
 from pymc_kameleon.analysis.unconstrained_draws import draws_of_coordinate
 from pymc_kameleon.findings.words import some
 from pymc_kameleon.model.layout import split_name
@@ -19,7 +21,12 @@ N_PRIOR = 4096
 
 def posterior_inputs(names, dt):
     """Return the draws (n, p) of inputs; raise a ValueError for what the result does not keep."""
-    posterior = draws_in(dt, "go by")
+    x = _inputs_of(names, draws_in(dt, "go by"))
+    return x.reshape(-1, len(names))
+
+
+def _inputs_of(names, posterior):
+    """Return the draws (chain, draw, p) of inputs."""
     try:
         columns = [draws_of_coordinate(posterior, name) for name in names]
     except ValueError as error:
@@ -27,7 +34,34 @@ def posterior_inputs(names, dt):
             f"{error} An input that is computed from parameters has draws if it is a "
             "pm.Deterministic of the model."
         ) from None
-    return np.stack([np.ravel(own.transpose("chain", "draw")) for own in columns], axis=1)
+    return np.stack([own.transpose("chain", "draw").values for own in columns], axis=2)
+
+
+def averages(names, dt, model, function):
+    """Return posterior means (k,) of a function of inputs (n, p), with values (n, k).
+
+    They are corrected where the result allows that, as those of ``pk.expectation``.
+    """
+    draws = Draws(dt, model, evaluates=False)
+    whole = {name for name, _ in map(split_name, names)}
+    whole = [name if name in draws.posterior else natural_name(name) for name in sorted(whole)]
+    dims = {name: draws.posterior[name].transpose("chain", "draw", ...).dims for name in whole}
+
+    def of_variables(variables):
+        data = {name: (own, variables[name]) for name, own in dims.items()}
+        x = _inputs_of(names, xr.Dataset(data))
+        return function(x.reshape(-1, x.shape[2])).reshape(*x.shape[:2], -1)
+
+    def at(points):
+        return draws.at(points, of_variables, [*dims])
+
+    values = of_variables(
+        {name: draws.posterior[name].transpose(*dims[name]).values for name in dims}
+    )
+    is_known = draws.can_correct([*dims]) == [*dims] and draws.is_of_each_draw(values, at)
+    found = draws.corrected(values, at if is_known else None)
+    means = values.mean(axis=(0, 1))
+    return means if found is None else np.where(found.is_better, found.mean, means)
 
 
 def prior_inputs(names, model, rng):

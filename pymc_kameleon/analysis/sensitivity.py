@@ -15,6 +15,7 @@ The emulator is not what it emulates. Each index is computed for functions that 
 Gaussian process, each with points of its own (Le Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336).
 """
 
+from copy import copy
 from functools import partial
 
 import numpy as np
@@ -144,7 +145,7 @@ def sensitivity(
     if over == "posterior":
         drawn.correct(partial(averages, known.inputs, dt, model))
     with threadpool_limits(1):  # matrices are small
-        found = [indices(lambda x, f=f: ask(f(x)), drawn, rng) for f in varying]
+        found = [indices(lambda x, f=f: ask(f(x)), drawn.resampled(rng), rng) for f in varying]
         unknown = _unknown([ask(f(x[:MOST_CHECKED])) for f in varying])
     said(_doubts(unknown, ask(known(x)), by_copula, labels))
     return _dataset(found, unknown, known.inputs, chosen, labels, ci_prob)
@@ -248,43 +249,54 @@ class Inputs:
     def __init__(self, x, independent):
         p = x.shape[1]
         self.margins = [_Margin(column) for column in np.sort(x, axis=0).T]
-        self.independent, self.mean, self.sd, self.r = (
-            independent,
-            np.zeros(p),
-            np.ones(p),
-            np.eye(p),
-        )
-        varying = np.flatnonzero(np.ptp(x, axis=0) > 0)
-        if not independent and len(varying):
-            scores = ndtri((rankdata(x[:, varying], axis=0) - 0.5) / len(x))
-            self.r[np.ix_(varying, varying)] = np.corrcoef(scores, rowvar=False)
+        self.independent, self._moments = independent, None
+        self.mean, self.sd, self.r = np.zeros(p), np.ones(p), np.eye(p)
+        self._varying = np.flatnonzero(np.ptp(x, axis=0) > 0)
+        if not independent and len(self._varying):
+            scores = ndtri((rankdata(x[:, self._varying], axis=0) - 0.5) / len(x))
+            self.r[np.ix_(self._varying, self._varying)] = np.corrcoef(scores, rowvar=False)
 
     def correct(self, averages):
         """Take means, sds and correlations of scores by better averages than over draws.
 
-        The `averages` are those of a function of inputs (n, p), with values (n, k).
+        The `averages` are those of a function of inputs (n, p), as `averages` returns them.
         """
-        varying = np.array([own.varies for own in self.margins])
-        p = np.count_nonzero(varying)
-        first, second = np.triu_indices(p)
+        first, second = np.triu_indices(len(self._varying))
 
         def moments(x):
-            z = self._scores(x)[:, varying]
+            z = self._scores(x)[:, self._varying]
             return np.concatenate([z, z[:, first] * z[:, second]], axis=1)
 
-        mean, products = np.split(averages(moments), [p])
-        covariance = np.empty((p, p))
-        covariance[first, second] = covariance[second, first] = (
-            products - mean[first] * mean[second]
-        )
-        values, vectors = np.linalg.eigh(covariance)
-        covariance = (
-            vectors * np.maximum(values, 0.0)
-        ) @ vectors.T  # errors may make it indefinite
+        if len(self._varying):
+            self._moments = averages(moments)
+            self._take(self._moments[0])
+
+    def resampled(self, rng):
+        """Return the same of other draws, as they might have been: a bootstrap of chains' halves.
+
+        Without moments that were corrected they are these draws.
+        """
+        if self._moments is None or not np.isfinite(self._moments[1]).all():
+            return self
+        new, (mean, halves) = copy(self), self._moments
+        n = len(halves)
+        off = halves[rng.integers(n, size=n)].mean(axis=0) - halves.mean(axis=0)
+        new._take(mean + off * (n / (n - 1)) ** 0.5)
+        return new
+
+    def _take(self, moments):
+        """Take the means of scores, and of their products, unless they say next to nothing."""
+        p, own = len(self._varying), self._varying
+        mean, products = np.split(moments, [p])
+        covariance, places = np.empty((p, p)), np.triu_indices(p)
+        covariance[places] = covariance.T[places] = products
+        values, vectors = np.linalg.eigh(covariance - np.outer(mean, mean))
+        covariance = (vectors * np.maximum(values, 0.0)) @ vectors.T  # by errors it is indefinite
         sd = np.sqrt(np.diag(covariance))
-        if p and sd.min() > 1 / WIDER:
-            self.mean[varying], self.sd[varying] = mean, sd
-            self.r[np.ix_(varying, varying)] = covariance / np.outer(sd, sd)
+        if sd.min() > 1 / WIDER:
+            self.mean, self.sd, self.r = self.mean.copy(), self.sd.copy(), self.r.copy()
+            self.mean[own], self.sd[own] = mean, sd
+            self.r[np.ix_(own, own)] = covariance / np.outer(sd, sd)
 
     def _scores(self, x):
         """Return scores of inputs (n, p), as if their margins were those that were drawn."""

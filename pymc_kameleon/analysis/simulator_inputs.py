@@ -38,7 +38,9 @@ def _inputs_of(names, posterior):
 
 
 def averages(names, dt, model, function):
-    """Return posterior means (k,) of a function of inputs (n, p), with values (n, k).
+    """Return posterior means (k,) of a function of inputs (n, p), with values (n, k), and halves.
+
+    Halves (2 · chains, k) are the means of the first and the second half of each chain.
 
     They are corrected where the result allows that, as those of ``pk.expectation``.
     """
@@ -60,8 +62,14 @@ def averages(names, dt, model, function):
     )
     is_known = draws.can_correct([*dims]) == [*dims] and draws.is_of_each_draw(values, at)
     found = draws.corrected(values, at if is_known else None)
-    means = values.mean(axis=(0, 1))
-    return means if found is None else np.where(found.is_better, found.mean, means)
+    means, parts = values.mean(axis=(0, 1)), np.array_split(values, 2, axis=1)
+    halves = np.concatenate([part.mean(axis=1) for part in parts])
+    if found is None or len(found.halves) != len(halves):
+        return means, halves
+    return (
+        np.where(found.is_better, found.mean, means),
+        np.where(found.is_better, found.halves, halves),
+    )
 
 
 def prior_inputs(names, model, rng):

@@ -16,7 +16,6 @@ Gaussian process, each with points of its own (Le Gratiet, Cannamela & Iooss, ib
 """
 
 from copy import copy
-from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -28,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from pymc_kameleon.analysis.corrections import WIDER
 from pymc_kameleon.analysis.emulator import SimulatorEmulator, emulator
 from pymc_kameleon.analysis.simulator_inputs import (
-    averages,
+    Posterior,
     called_in,
     posterior_inputs,
     prior_inputs,
@@ -132,18 +131,22 @@ def sensitivity(
         raise ValueError("The posterior's draws are in the result of the run: pass that.")
     if over == "prior":
         x, independent = prior_inputs(known.inputs, model, rng)
+        drawn = Inputs(x, independent)
         known = known.everywhere()
         if n_evaluations:
             new = known.least_known(x[:N_POINTS], n_evaluations)
             known = known.everywhere(new, called_in(model, known.label, new))
     else:
-        x, independent = posterior_inputs(known.inputs, dt), False
+        posterior_inputs(known.inputs, dt)  # which says what is lacking
+        posterior = Posterior(known.inputs, dt, model)
+        x = rng.permutation(posterior.x)
+        drawn = Inputs(posterior.x, independent=False)
     chosen = _chosen(known.inputs, inputs)
     ask, labels = _asked(known, outputs)
-    drawn, varying = Inputs(x, independent), [known.drawn(rng) for _ in range(N_FUNCTIONS)]
+    varying = [known.drawn(rng) for _ in range(N_FUNCTIONS)]
     by_copula = ask(known(drawn.sample(rng)))
     if over == "posterior":
-        drawn.correct(partial(averages, known.inputs, dt, model))
+        drawn.correct(posterior.averages)
     with threadpool_limits(1):  # matrices are small
         found = [indices(lambda x, f=f: ask(f(x)), drawn.resampled(rng), rng) for f in varying]
         unknown = _unknown([ask(f(x[:MOST_CHECKED])) for f in varying])

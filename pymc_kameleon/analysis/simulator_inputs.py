@@ -5,7 +5,9 @@ import pymc as pm
 import xarray as xr
 from pytensor.graph.traversal import ancestors
 
+from pymc_kameleon.analysis.corrections import ess_share
 from pymc_kameleon.analysis.draws_of_result import Draws
+from pymc_kameleon.analysis.emulator_correction import moves_of
 from pymc_kameleon.analysis.unconstrained_draws import draws_of_coordinate
 from pymc_kameleon.findings.words import some
 from pymc_kameleon.model.layout import split_name
@@ -14,6 +16,7 @@ from pymc_kameleon.model.simulator_logp import called
 from pymc_kameleon.model.simulators import cut_of
 from pymc_kameleon.result.opening import draws_in
 from pymc_kameleon.samplers.emulator.evaluations import labels
+from pymc_kameleon.step.groups import EMULATOR_MOVES
 
 N_PRIOR = 4096
 """Draws of the prior: a probability is then known to .01."""
@@ -37,39 +40,60 @@ def _inputs_of(names, posterior):
     return np.stack([own.transpose("chain", "draw").values for own in columns], axis=2)
 
 
-def averages(names, dt, model, function):
-    """Return posterior means (k,) of a function of inputs (n, p), with values (n, k), and halves.
+class Posterior:
+    """What inputs vary over after a run: draws `x` (n, p), or more points, and better averages.
 
-    Halves (2 · chains, k) are the means of the first and the second half of each chain.
-
-    They are corrected where the result allows that, as those of ``pk.expectation``.
+    The emulator's chain has stopped at many points between draws. They stand for draws where the
+    emulated posterior is so close to the posterior that the bias is less than the error of draws:
+    χ² / n bounds both squares, relative to the variance, with χ² = 1 / share − 1 by the weights.
     """
-    draws = Draws(dt, model, evaluates=False)
-    whole = {name for name, _ in map(split_name, names)}
-    whole = [name if name in draws.posterior else natural_name(name) for name in sorted(whole)]
-    dims = {name: draws.posterior[name].transpose("chain", "draw", ...).dims for name in whole}
 
-    def of_variables(variables):
-        data = {name: (own, variables[name]) for name, own in dims.items()}
-        x = _inputs_of(names, xr.Dataset(data))
-        return function(x.reshape(-1, x.shape[2])).reshape(*x.shape[:2], -1)
+    def __init__(self, names, dt, model):
+        self._names, self._draws = names, Draws(dt, model, evaluates=False)
+        posterior = self._draws.posterior
+        whole = {name for name, _ in map(split_name, names)}
+        whole = [name if name in posterior else natural_name(name) for name in sorted(whole)]
+        own = {name: posterior[name].transpose("chain", "draw", ...) for name in whole}
+        self._dims = {name: values.dims for name, values in own.items()}
+        self._is_known = self._draws.can_correct(whole) == whole
+        self._x = self._of({name: values.values for name, values in own.items()})
+        self.x = self._x.reshape(-1, len(names))
+        if self._is_known and EMULATOR_MOVES in dt.children:
+            moves = moves_of(dt[EMULATOR_MOVES].to_dataset())
+            if len(moves.log_w) and (1 / ess_share(moves.log_w) - 1) * len(self.x) < 1:
+                self.x = self._at(moves.stops.reshape(-1, moves.stops.shape[2]))
 
-    def at(points):
-        return draws.at(points, of_variables, [*dims])
+    def averages(self, function):
+        """Return means (k,) of a function of inputs (n, p), with values (n, k), and halves.
 
-    values = of_variables(
-        {name: draws.posterior[name].transpose(*dims[name]).values for name in dims}
-    )
-    is_known = draws.can_correct([*dims]) == [*dims] and draws.is_of_each_draw(values, at)
-    found = draws.corrected(values, at if is_known else None)
-    means, parts = values.mean(axis=(0, 1)), np.array_split(values, 2, axis=1)
-    halves = np.concatenate([part.mean(axis=1) for part in parts])
-    if found is None or len(found.halves) != len(halves):
-        return means, halves
-    return (
-        np.where(found.is_better, found.mean, means),
-        np.where(found.is_better, found.halves, halves),
-    )
+        They are corrected where the result allows that, as those of ``pk.expectation``. Halves
+        (2 · chains, k) are the means of the first and the second half of each chain.
+        """
+        chains, n, p = self._x.shape
+        values = function(self._x.reshape(-1, p)).reshape(chains, n, -1)
+
+        def at(points):
+            return function(self._at(points))
+
+        is_known = self._is_known and self._draws.is_of_each_draw(values, at)
+        found = self._draws.corrected(values, at if is_known else None)
+        means, parts = values.mean(axis=(0, 1)), np.array_split(values, 2, axis=1)
+        halves = np.concatenate([part.mean(axis=1) for part in parts])
+        if found is None or len(found.halves) != len(halves):
+            return means, halves
+        return (
+            np.where(found.is_better, found.mean, means),
+            np.where(found.is_better, found.halves, halves),
+        )
+
+    def _of(self, variables):
+        """Return inputs (chain, draw, p) of variables by name, (chain, draw, ...)."""
+        data = {name: (dims, variables[name]) for name, dims in self._dims.items()}
+        return _inputs_of(self._names, xr.Dataset(data))
+
+    def _at(self, points):
+        """Return inputs (n, p) at points (n, d) of the unconstrained scale."""
+        return self._draws.at(points, self._of, [*self._dims])
 
 
 def prior_inputs(names, model, rng):

@@ -28,9 +28,9 @@ from pymc_kameleon.analysis.corrections import WIDER
 from pymc_kameleon.analysis.emulator import SimulatorEmulator, emulator
 from pymc_kameleon.analysis.simulator_inputs import (
     Posterior,
-    called_in,
     posterior_inputs,
     prior_inputs,
+    simulator_in,
 )
 from pymc_kameleon.findings.finding import finding, said
 from pymc_kameleon.findings.words import some
@@ -45,6 +45,9 @@ N_POINTS = 2**10
 
 MOST_CHECKED = 2**12
 """Draws at which functions are compared, at most: more than points, to see rare ones."""
+
+N_ROUNDS = 5
+"""Fits of the emulator while it is improved: an engineering limit, as each takes a second."""
 
 ROUNDING = 1e-9
 """Variance that is added to that of scores, so that those that determine others have factors."""
@@ -132,10 +135,9 @@ def sensitivity(
     if over == "prior":
         x, independent = prior_inputs(known.inputs, model, rng)
         drawn = Inputs(x, independent)
-        known = known.everywhere()
+        known = known.everywhere(x)
         if n_evaluations:
-            new = known.least_known(x[:N_POINTS], n_evaluations)
-            known = known.everywhere(new, called_in(model, known.label, new))
+            known = _improved(known, simulator_in(model, known.label), x, n_evaluations)
     else:
         posterior_inputs(known.inputs, dt)  # which says what is lacking
         posterior = Posterior(known.inputs, dt, model)
@@ -152,6 +154,18 @@ def sensitivity(
         unknown = _unknown([ask(f(x[:MOST_CHECKED])) for f in varying])
     said(_doubts(unknown, ask(known(x)), by_copula, labels))
     return _dataset(found, unknown, known.inputs, chosen, labels, ci_prob)
+
+
+def _improved(known, simulator, x, n):
+    """Return the emulator with n more calls, where it knows least of inputs x (N, p).
+
+    It is fitted anew some times meanwhile, as it is wrong of where it has never been.
+    """
+    sizes = [len(part) for part in np.array_split(np.arange(n), N_ROUNDS) if len(part)]
+    for size in sizes:
+        new = known.least_known(x, size)
+        known = known.everywhere(x, new, simulator(new))
+    return known
 
 
 # ---- what is asked, and what is returned --------------------------------------------------------

@@ -1,5 +1,7 @@
 """The inputs of a simulator: what they vary over, and what it returns of others."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import xarray as xr
@@ -138,12 +140,12 @@ def _are_independent(variables, model):
 # ---- the simulator ------------------------------------------------------------------------------
 
 
-def called_in(model, label, x):
-    """Return what the simulator of this label returns of inputs x (n, p), by calls in the model."""
+def simulator_in(model, label):
+    """Return a function that calls the simulator of this label, for each of inputs x (n, p)."""
     model = pm.modelcontext(model)
     point, own = model.initial_point(), model.continuous_value_vars
     cut = cut_of(model, model.logp(), own, point)
     known = labels(cut.simulators)
     if label not in known:
         raise ValueError(f"The model calls {some(known)}, and not {label!r}.")
-    return called(cut.alone[known.index(label)], x)
+    return partial(called, cut.alone[known.index(label)])

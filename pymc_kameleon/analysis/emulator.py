@@ -208,21 +208,27 @@ def _fitted(calls, x, y, drop, over):
             return fitted(first, "next")
         for pair in fit.variants_of(x, y, drop, d, MOST_CALLS):
             for look in ("next", "all"):
-                own = fitted(VARIANTS.index(pair), look)
-                error = _mean_error(*own, *arguments, over)
+                own, unsure = fitted(VARIANTS.index(pair), look)
+                error, unsure = _judged(own, unsure, *arguments, over)
                 if best is None or error < least:
-                    best, least = own, error
+                    best, least = (own, unsure), error
     return best
 
 
-def _mean_error(own, unsure, x, y, drop, d, over):
-    """Return the mean square error over inputs (N, p), relative to the outputs' variance."""
-    errors, x = fit.left_out_errors(own, unsure, x, y, drop, d, MOST_CALLS)
+def _judged(own, unsure, x, y, drop, d, over):
+    """Return the mean square error over inputs (N, p), relative to that of outputs' variances.
+
+    Also the Uncertainty whose errors are as large as those.
+    """
+    errors, z, x, y = fit.left_out_errors(own, unsure, x, y, drop, d, MOST_CALLS)
     sd = over.std(axis=0)
-    _, nearest = KDTree(x / np.where(sd > 0, sd, np.inf)).query(over / np.where(sd > 0, sd, np.inf))
+    sd = np.where(sd > 0, sd, np.inf)
+    nearest = KDTree(x / sd).query(over / sd)[1]
     shares = np.bincount(nearest, minlength=len(x)) / len(over)
-    variances = shares @ (y - shares @ y) ** 2 if len(y) == len(x) else y.var(axis=0)
-    return np.mean((shares @ errors**2)[variances > 0] / variances[variances > 0])
+    variances = shares @ (y - shares @ y) ** 2
+    varies = variances > 0
+    error = np.mean((shares @ errors**2)[varies] / variances[varies]) if varies.any() else 0.0
+    return error, unsure._replace(sd=np.sqrt(shares @ z**2))
 
 
 def _drops(calls, there):

@@ -12,7 +12,8 @@ Uncertainty Quantification 2, 2014, 245; Song, Nelson & Staum, ibid. 4, 2016, 10
 a random order of inputs, which are kept one after the other (Goda, arXiv:2009.00874).
 
 The emulator is not what it emulates. Each index is computed for functions that are drawn from the
-Gaussian process, each with points of its own (Le Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336).
+Gaussian process, each with points of its own, by how much it differs from that of the mean (Le
+Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336).
 """
 
 from copy import copy
@@ -43,8 +44,14 @@ N_POINTS = 2**10
 """Points of each function, a power of 2, as Sobol's sequence wants: errors of an index are about
 .005."""
 
+MANY_POINTS, N_REPEATED = 2**12, 8
+"""Points for the emulator's mean, and how often it has others: a bootstrap tells their errors."""
+
 MOST_CHECKED = 2**12
 """Draws at which functions are compared, at most: more than points, to see rare ones."""
+
+MOST_CANDIDATES = 2**14
+"""Draws of the prior among which new calls are chosen: an engineering limit."""
 
 N_ROUNDS = 5
 """Fits of the emulator while it is improved: an engineering limit, as each takes a second."""
@@ -101,7 +108,7 @@ def sensitivity(
     -------
     Dataset
         ``first_order`` and ``total_order`` (output, input), and where inputs depend on each other
-        ``shapley``, which add up to 1. Each has an interval, ``first_order_interval`` and so on,
+        ``shapley``, which add up to about 1. Each has an interval, ``first_order_interval`` etc.,
         (output, input, ci_bound). They are of the emulator's uncertainty and of the points'.
         ``unknown`` (output) is the share of the variance that is the emulator's uncertainty.
 
@@ -150,10 +157,32 @@ def sensitivity(
     if over == "posterior":
         drawn.correct(posterior.averages)
     with threadpool_limits(1):  # matrices are small
-        found = [indices(lambda x, f=f: ask(f(x)), drawn.resampled(rng), rng) for f in varying]
+        found = _of_functions(varying, known, ask, drawn, rng)
         unknown = _unknown([ask(f(x[:MOST_CHECKED])) for f in varying])
-    said(_doubts(unknown, ask(known(x)), by_copula, labels))
+    at_draws = by_copula if drawn.independent else ask(known(x))
+    said(_doubts(unknown, at_draws, by_copula, labels))
     return _dataset(found, unknown, known.inputs, chosen, labels, ci_prob)
+
+
+def _of_functions(functions, known, ask, inputs, rng):
+    """Return the indices of each function.
+
+    Those of the emulator's mean are computed by many more points, as they are cheap. By how much a
+    function differs from it is then seen at the same points of both, so that errors cancel.
+    """
+
+    def middle(x):
+        return ask(known(x))
+
+    many, found = [indices(middle, inputs, rng, MANY_POINTS) for _ in range(N_REPEATED)], []
+    for function in functions:
+        seed, chosen = rng.integers(2**32), rng.integers(N_REPEATED, size=N_REPEATED)
+        one, other = np.random.default_rng(seed), np.random.default_rng(seed)
+        own = indices(lambda x, f=function: ask(f(x)), inputs.resampled(rng), one)
+        same = indices(middle, inputs, other)
+        means = {kind: np.mean([many[k][kind] for k in chosen], axis=0) for kind in own}
+        found.append({kind: own[kind] - same[kind] + means[kind] for kind in own})
+    return found
 
 
 def _improved(known, simulator, x, n):
@@ -163,7 +192,7 @@ def _improved(known, simulator, x, n):
     """
     sizes = [len(part) for part in np.array_split(np.arange(n), N_ROUNDS) if len(part)]
     for size in sizes:
-        new = known.least_known(x, size)
+        new = known.least_known(x[:MOST_CANDIDATES], size)
         known = known.everywhere(x, new, simulator(new))
     return known
 
@@ -237,7 +266,7 @@ def _doubts(unknown, at_draws, by_copula, labels):
 
 
 def _dataset(found, unknown, names, chosen, labels, ci_prob):
-    """Return the means over functions, and their intervals.
+    """Return the medians over functions, and their intervals.
 
     What is less than the emulator's uncertainty may be nothing: functions that are drawn depend on
     all inputs.
@@ -247,7 +276,7 @@ def _dataset(found, unknown, names, chosen, labels, ci_prob):
     dims, variables = ("output", "input"), {}
     for kind in found[0]:
         values = np.array([own[kind] for own in found])[:, :, chosen]
-        variables[kind] = dims, values.mean(axis=0)
+        variables[kind] = dims, np.median(values, axis=0)
         interval = np.quantile(values, levels, axis=0)
         lower = interval[0]
         interval[0] = np.where(lower < unknown[:, None], np.minimum(lower, 0.0), lower)

@@ -20,8 +20,8 @@ from pymc_kameleon.result.opening import draws_in
 from pymc_kameleon.samplers.emulator.evaluations import labels
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 
-N_PRIOR = 4096
-"""Draws of the prior: a probability is then known to .01."""
+N_PRIOR = 2**16
+"""Draws of the prior: indices over them are then known to about .001."""
 
 
 def posterior_inputs(names, dt):

@@ -241,8 +241,9 @@ class Uncertainty(NamedTuple):
         left = 1.0 + self.linear * np.sum(u * u, axis=1) + CONSTANT - np.sum(rows**2, axis=1)
         places, columns = [], np.empty((len(u), n))
         for m in range(n):
-            square = np.minimum(np.maximum(left, 0.0)[:, None] * self.sd**2, LARGEST_SQUARE)
-            of_logs = np.expm1(square) * np.exp(square) * y**2
+            square = np.maximum(left, 0.0)[:, None] * self.sd**2
+            of_log = np.minimum(square, LARGEST_SQUARE)
+            of_logs = np.expm1(of_log) * np.exp(of_log) * y**2
             square = np.where(fit.log_outputs, of_logs, square) * scale**-2.0
             places.append(new := int(np.argmax(np.nan_to_num(square).sum(axis=1))))
             column = nearness(squared_distances(u, u[new : new + 1])[:, 0]) ** 2
@@ -306,14 +307,17 @@ def uncertainty(fit, x, y, drop, d, m):
 
 
 def left_out_errors(fit, unsure, x, y, drop, d, m):
-    """Return errors (n, q) of points that are left out of a fit, not of logarithms, and (n, p) x.
+    """Return of points that are left out of a fit, (n, q), errors and these in standard deviations.
 
-    The arguments are as of `uncertainty`.
+    Errors are those of outputs themselves, the others of their logarithms if these are predicted,
+    of a process with the sd of 1. Also the inputs and outputs of these points. The arguments are as
+    of `uncertainty`.
     """
     x, y, _ = _rows(x, y, _tempered(drop, d), m)
-    variances = 1 / np.einsum("ij,ij->j", unsure.inverse, unsure.inverse)
-    t = transformed(y, fit.log_outputs) - fit.weights * variances[:, None]
-    return np.where(fit.log_outputs, np.exp(np.where(fit.log_outputs, t, 0.0)), t) - y, x
+    variances = 1 / np.einsum("ij,ij->j", unsure.inverse, unsure.inverse)[:, None]
+    t = transformed(y, fit.log_outputs) - fit.weights * variances
+    predicted = np.where(fit.log_outputs, np.exp(np.where(fit.log_outputs, t, 0.0)), t)
+    return predicted - y, fit.weights * np.sqrt(variances), x, y
 
 
 class _Problem:

@@ -1,6 +1,7 @@
 """The emulator of a simulator, fitted to all that a run has evaluated, after tuning too."""
 
 import numpy as np
+from scipy.spatial import KDTree
 from threadpoolctl import threadpool_limits
 
 from pymc_kameleon.analysis.trust import FEW_EVENTS
@@ -78,7 +79,7 @@ class SimulatorEmulator:
         posterior count most. Of outputs that are predicted by their logarithms it is relative.
     """
 
-    def __init__(self, calls, everywhere=False):
+    def __init__(self, calls, over=None):
         described, self._calls = calls.described, calls
         self.name, self.label, self.inputs = described["name"], described["label"], calls.names
         there = np.isfinite(calls.y).all(axis=1)
@@ -87,20 +88,20 @@ class SimulatorEmulator:
             raise ValueError(f"`{self.name}` has not returned anything finite in this result.")
         drop = _drops(calls, there)
         self.best = self.x[np.argmin(drop)]
-        drop = np.zeros(len(drop)) if everywhere else drop
+        drop = drop if over is None else np.zeros(len(drop))
         self._near = self.x[drop == 0]
-        self._fit, self._uncertainty = _fitted(calls, self.x, self.y, drop)
+        self._fit, self._uncertainty = _fitted(calls, self.x, self.y, drop, over)
         self._middle = self._fit.transformed(self._near).mean(axis=0)
         self._usual = np.quantile(self._distances(self._near), USUAL)
         self._factor, later = 1.0, ~calls.tuning[there]
         if np.count_nonzero(later) >= FEW_EVENTS and not later.all():
-            self._factor = self._how_far_off(calls, drop, later)
+            self._factor = self._how_far_off(calls, drop, later, over)
         self.n_outputs, self.n_calls = self.y.shape[1], len(self._fit.u)
         self.left_out = self._uncertainty.left_out
 
-    def _how_far_off(self, calls, drop, later):
+    def _how_far_off(self, calls, drop, later, over):
         """Return how much larger errors at later calls are than what the fit to others expects."""
-        own, errors = _fitted(calls, self.x[~later], self.y[~later], drop[~later])
+        own, errors = _fitted(calls, self.x[~later], self.y[~later], drop[~later], over)
         with np.errstate(all="ignore"):
             z = (own.predict(self.x[later]) - self.y[later]) / errors.of(own, self.x[later])
         z = z[np.isfinite(z)]
@@ -149,8 +150,8 @@ class SimulatorEmulator:
         function = self._uncertainty.drawn(self._fit, self._factor, rng)
         return lambda x: self._over(x, function)
 
-    def everywhere(self, x=(), y=()):
-        """Return an emulator to whose fit all calls count alike, also further ones (n, p), (n, q).
+    def everywhere(self, over, x=(), y=()):
+        """Return an emulator for all inputs `over` (N, p), of all calls, also further ones (n, p).
 
         That of a run is fitted for the posterior: calls far from it may be predicted badly.
         """
@@ -162,11 +163,14 @@ class SimulatorEmulator:
                 logp=np.concatenate([own.logp, np.full(n, np.nan)]),
                 tuning=np.concatenate([own.tuning, np.ones(n, bool)]),
             )
-        return SimulatorEmulator(own, everywhere=True)
+        return SimulatorEmulator(own, over)
 
     def least_known(self, x, n):
         """Return n of the inputs x (N, p): each where errors are largest, given those before."""
-        return x[self._uncertainty.least_known(self._fit, x, n)]
+        sd = self.y.std(axis=0)
+        scale = np.where(sd > 0, sd, np.inf)
+        with np.errstate(all="ignore"):
+            return x[self._uncertainty.least_known(self._fit, x, n, scale)]
 
     def range(self):
         """Return inputs (2, p) between which 90 % of the good calls are."""
@@ -187,18 +191,50 @@ class SimulatorEmulator:
 def fitted(calls):
     """Return the Fit to all calls that have returned numbers."""
     there = np.isfinite(calls.y).all(axis=1)
-    return _fitted(calls, calls.x[there], calls.y[there], _drops(calls, there))[0]
+    return _fitted(calls, calls.x[there], calls.y[there], _drops(calls, there), None)[0]
 
 
-def _fitted(calls, x, y, drop):
-    """Return the Fit to calls, and its Uncertainty."""
-    k = calls.described["variant"]
-    hyper = np.array(calls.described["hyper"][k], float)
-    last = None if hyper.min() < 0 else unpacked(hyper)
-    with threadpool_limits(1), np.errstate(all="ignore"):
-        arguments = x, y, drop, calls.d
-        own = fit.fit_box(*arguments, calls.curvature, VARIANTS[k], last, MOST_CALLS)
+def _fitted(calls, x, y, drop, over):
+    """Return the Fit to calls, and its Uncertainty; if there are inputs `over`, the best for these.
+
+    That is found among all choices of logarithms, by errors of calls that are left out, each of
+    which counts as much as how many of the inputs are nearest to it.
+    """
+    hypers, d = np.array(calls.described["hyper"], float), calls.d
+    first = calls.described["variant"]
+    arguments, best, least = (x, y, drop, d), None, np.inf
+
+    def by(k, look):
+        last = None if hypers[k].min() < 0 else unpacked(hypers[k])
+        own = fit.fit_box(*arguments, calls.curvature, VARIANTS[k], last, MOST_CALLS, look)
         return own, fit.uncertainty(own, *arguments, MOST_CALLS)
+
+    with threadpool_limits(1), np.errstate(all="ignore"):
+        if over is None:
+            return by(first, "next")
+        for pair in fit.variants_of(x, y, drop, d, MOST_CALLS):
+            for look in ("next", "all"):
+                own, unsure = by(VARIANTS.index(pair), look)
+                error, unsure = _judged(own, unsure, *arguments, over)
+                if best is None or error < least:
+                    best, least = (own, unsure), error
+    return best
+
+
+def _judged(own, unsure, x, y, drop, d, over):
+    """Return the mean square error over inputs (N, p), relative to that of outputs' variances.
+
+    Also the Uncertainty whose errors are as large as those.
+    """
+    errors, z, x, y = fit.left_out_errors(own, unsure, x, y, drop, d, MOST_CALLS)
+    sd = over.std(axis=0)
+    sd = np.where(sd > 0, sd, np.inf)
+    nearest = KDTree(x / sd).query(over / sd)[1]
+    shares = np.bincount(nearest, minlength=len(x)) / len(over)
+    variances = shares @ (y - shares @ y) ** 2
+    varies = variances > 0
+    error = np.mean((shares @ errors**2)[varies] / variances[varies]) if varies.any() else 0.0
+    return error, unsure._replace(sd=np.sqrt(shares @ z**2))
 
 
 def _drops(calls, there):

@@ -19,7 +19,6 @@ from arviz_stats import psense_summary
 from pytensor.compile import Mode
 from scipy.linalg import eigh
 
-from pymc_kameleon.analysis.simulator_inputs import N_PRIOR
 from pymc_kameleon.analysis.unconstrained_draws import (
     NotMapped,
     on_unconstrained_scale,
@@ -30,6 +29,9 @@ from pymc_kameleon.findings.words import some
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.result.opening import draws_in, opened, statistics_in
+
+N_PRIOR = 4096
+"""Draws of the prior: a probability is then known to .01."""
 
 MOST_COMBINATIONS, MOST_NAMED = 5, 4
 """Combinations that are shown, those of which least is known; and parameters named of each."""

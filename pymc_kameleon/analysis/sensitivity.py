@@ -8,14 +8,16 @@ Where inputs are independent these are Sobol's indices, as SciPy computes them. 
 covariance of y(x) and y(x'), where x' agrees with x in A, and is drawn anew given x_A elsewhere, by
 a Gaussian copula (Kucherenko, Tarantola & Annoni, Computer Physics Communications 183, 2012, 937).
 Shapley effects divide what inputs explain together evenly among them (Owen, SIAM/ASA Journal on
-Uncertainty Quantification 2, 2014, 245; Song, Nelson & Staum, ibid. 4, 2016, 1060).
+Uncertainty Quantification 2, 2014, 245; Song, Nelson & Staum, ibid. 4, 2016, 1060). Each point has
+a random order of inputs, which are kept one after the other (Goda, arXiv:2009.00874).
 
 The emulator is not what it emulates. Each index is computed for functions that are drawn from the
-Gaussian process, each with points of its own (Le Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336).
+Gaussian process, each with points of its own, by how much it differs from that of the mean (Le
+Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336).
 """
 
-from itertools import combinations
-from math import comb
+import json
+from copy import copy
 
 import numpy as np
 import xarray as xr
@@ -24,21 +26,40 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc, rankdata, sobol_indices
 from threadpoolctl import threadpool_limits
 
+from pymc_kameleon.analysis.corrections import WIDER
+from pymc_kameleon.analysis.deterministics import of_outputs
 from pymc_kameleon.analysis.emulator import SimulatorEmulator, emulator
-from pymc_kameleon.analysis.simulator_inputs import called_in, posterior_inputs, prior_inputs
+from pymc_kameleon.analysis.simulator_inputs import (
+    Posterior,
+    posterior_inputs,
+    prior_inputs,
+    simulator_in,
+)
 from pymc_kameleon.findings.finding import finding, said
 from pymc_kameleon.findings.words import some
-from pymc_kameleon.result.opening import opened
+from pymc_kameleon.result.opening import evaluations_in, opened
 
 N_FUNCTIONS = 32
 """Functions drawn from the process: a 90 % interval is known to a tenth or so of its width."""
 
-N_POINTS, MOST_POINTS = 2**10, 2**18
-"""Points of each function, and for all sets of inputs together at most; powers of 2, as Sobol's
-sequence wants. Errors of an index are about .005."""
+N_POINTS = 2**10
+"""Points of each function, a power of 2, as Sobol's sequence wants: errors of an index are about
+.005."""
 
-MOST_ORDERED = 10
-"""Inputs up to which Shapley effects go over all sets of them; of more, over random orders."""
+MANY_POINTS, N_REPEATED = 2**12, 8
+"""Points for the emulator's mean, and how often it has others: a bootstrap tells their errors."""
+
+MOST_CHECKED = 2**12
+"""Draws at which functions are compared, at most: more than points, to see rare ones."""
+
+MOST_CANDIDATES = 2**14
+"""Draws of the prior among which new calls are chosen: an engineering limit."""
+
+N_ROUNDS = 5
+"""Fits of the emulator while it is improved: an engineering limit, as each takes a second."""
+
+ROUNDING = 1e-9
+"""Variance that is added to that of scores, so that those that determine others have factors."""
 
 UNSURE = 0.1
 """Share of an output's variance from which on it is told, as far as it is the emulator's
@@ -70,8 +91,9 @@ def sensitivity(
         returned of one.
     inputs : list of str, optional
         Names of inputs to tell of; all by default. The others vary all the same.
-    outputs : list of int, callable or dict of callables, optional
-        Which outputs, from 0 on, by default all; or functions of these: of an array (n, q), to an
+    outputs : str, callable, list of int, list of str or dict of callables, optional
+        Which outputs, from 0 on, by default all; names of variables of the model that depend on
+        them alone, as a ``pm.Deterministic``; or functions, of an array (n, q) of outputs to an
         array (n,) or (n, k).
     over : {"posterior", "prior"}, optional
         What inputs vary over: the posterior draws, by default, or the prior of `model`.
@@ -89,7 +111,7 @@ def sensitivity(
     -------
     Dataset
         ``first_order`` and ``total_order`` (output, input), and where inputs depend on each other
-        ``shapley``, which add up to 1. Each has an interval, ``first_order_interval`` and so on,
+        ``shapley``, which add up to about 1. Each has an interval, ``first_order_interval`` etc.,
         (output, input, ci_bound). They are of the emulator's uncertainty and of the points'.
         ``unknown`` (output) is the share of the variance that is the emulator's uncertainty.
 
@@ -114,6 +136,7 @@ def sensitivity(
         raise ValueError(f'over must be "posterior" or "prior", not {over!r}.')
     if n_evaluations and over == "posterior":
         raise ValueError("n_evaluations is for the prior: the run has evaluated the posterior.")
+    outputs = [outputs] if isinstance(outputs, str) else outputs
     dt, rng = opened(dt, model), np.random.default_rng(random_seed)
     known = dt if isinstance(dt, SimulatorEmulator) else emulator(dt, name)
     if not isinstance(known, SimulatorEmulator):
@@ -122,21 +145,61 @@ def sensitivity(
         raise ValueError("The posterior's draws are in the result of the run: pass that.")
     if over == "prior":
         x, independent = prior_inputs(known.inputs, model, rng)
-        known = known.everywhere()
+        drawn = Inputs(x, independent)
+        known = known.everywhere(x)
         if n_evaluations:
-            new = known.least_known(x[:N_POINTS], n_evaluations)
-            known = known.everywhere(new, called_in(model, known.label, new))
+            known = _improved(known, simulator_in(model, known.label), x, n_evaluations)
     else:
-        x, independent = posterior_inputs(known.inputs, dt), False
+        posterior_inputs(known.inputs, dt)  # which says what is lacking
+        posterior = Posterior(known.inputs, dt, model)
+        x = rng.permutation(posterior.x)
+        drawn = Inputs(posterior.x, independent=False)
     chosen = _chosen(known.inputs, inputs)
+    if _are_names(outputs):
+        outputs = {name: of_outputs(name, model, known.name, _shapes(dt)) for name in outputs}
     ask, labels = _asked(known, outputs)
-    drawn, varying = Inputs(x, independent), [known.drawn(rng) for _ in range(N_FUNCTIONS)]
+    varying = [known.drawn(rng) for _ in range(N_FUNCTIONS)]
+    by_copula = None if drawn.independent else ask(known(drawn.sample(rng)))
+    if over == "posterior":
+        drawn.correct(posterior.averages)
     with threadpool_limits(1):  # matrices are small
-        found = [indices(lambda x, f=f: ask(f(x)), drawn, rng) for f in varying]
-        unknown = _unknown([ask(f(x[:N_POINTS])) for f in varying])
-    by_copula = None if independent else ask(known(drawn.sample(rng)))
-    said(_doubts(unknown, ask(known(x)), by_copula, labels))
+        found = _of_functions(varying, known, ask, drawn, rng)
+        unknown = _unknown([ask(f(x[:MOST_CHECKED])) for f in varying])
+    said(_doubts(unknown, ask(known(x[:MOST_CHECKED])), by_copula, labels))
     return _dataset(found, unknown, known.inputs, chosen, labels, ci_prob)
+
+
+def _of_functions(functions, known, ask, inputs, rng):
+    """Return the indices of each function.
+
+    Those of the emulator's mean are computed by many more points, as they are cheap. By how much a
+    function differs from it is then seen at the same points of both, so that errors cancel.
+    """
+
+    def middle(x):
+        return ask(known(x))
+
+    many, found = [indices(middle, inputs, rng, MANY_POINTS) for _ in range(N_REPEATED)], []
+    for function in functions:
+        seed, chosen = rng.integers(2**32), rng.integers(N_REPEATED, size=N_REPEATED)
+        one, other = np.random.default_rng(seed), np.random.default_rng(seed)
+        own = indices(lambda x, f=function: ask(f(x)), inputs.resampled(rng), one)
+        same = indices(middle, inputs, other)
+        means = {kind: np.mean([many[k][kind] for k in chosen], axis=0) for kind in own}
+        found.append({kind: own[kind] - same[kind] + means[kind] for kind in own})
+    return found
+
+
+def _improved(known, simulator, x, n):
+    """Return the emulator with n more calls, where it knows least of inputs x (N, p).
+
+    It is fitted anew some times meanwhile, as it is wrong of where it has never been.
+    """
+    sizes = [len(part) for part in np.array_split(np.arange(n), N_ROUNDS) if len(part)]
+    for size in sizes:
+        new = known.least_known(x[:MOST_CANDIDATES], size)
+        known = known.everywhere(x, new, simulator(new))
+    return known
 
 
 # ---- what is asked, and what is returned --------------------------------------------------------
@@ -150,6 +213,19 @@ def _chosen(names, inputs):
     if unknown := [name for name in inputs if name not in names]:
         raise ValueError(f"inputs: there is no {some(unknown)} among {some(names)}.")
     return [names.index(name) for name in inputs]
+
+
+def _are_names(outputs):
+    """Whether outputs are names of variables of the model."""
+    is_list = isinstance(outputs, list | tuple) and len(outputs)
+    return is_list and all(isinstance(name, str) for name in outputs)
+
+
+def _shapes(dt):
+    """Return the shapes of what black boxes return, of each call, as the run has found them."""
+    if isinstance(dt, SimulatorEmulator):
+        raise ValueError("outputs: an emulator has no variables of a model; pass the result.")
+    return json.loads(evaluations_in(dt).attrs["shapes"])
 
 
 def _asked(known, outputs):
@@ -213,7 +289,7 @@ def _doubts(unknown, at_draws, by_copula, labels):
 
 
 def _dataset(found, unknown, names, chosen, labels, ci_prob):
-    """Return the means over functions, and their intervals.
+    """Return the medians over functions, and their intervals.
 
     What is less than the emulator's uncertainty may be nothing: functions that are drawn depend on
     all inputs.
@@ -223,7 +299,7 @@ def _dataset(found, unknown, names, chosen, labels, ci_prob):
     dims, variables = ("output", "input"), {}
     for kind in found[0]:
         values = np.array([own[kind] for own in found])[:, :, chosen]
-        variables[kind] = dims, values.mean(axis=0)
+        variables[kind] = dims, np.median(values, axis=0)
         interval = np.quantile(values, levels, axis=0)
         lower = interval[0]
         interval[0] = np.where(lower < unknown[:, None], np.minimum(lower, 0.0), lower)
@@ -237,19 +313,68 @@ def _dataset(found, unknown, names, chosen, labels, ci_prob):
 
 
 class Inputs:
-    """What inputs vary over: what was drawn of each, and correlations R of their scores."""
+    """What inputs vary over: what was drawn of each, and means, sds and correlations of scores."""
 
     def __init__(self, x, independent):
-        n, p = x.shape
+        p = x.shape[1]
         self.margins = [_Margin(column) for column in np.sort(x, axis=0).T]
-        self.independent, self.r = independent, np.eye(p)
-        varying = np.flatnonzero(np.ptp(x, axis=0) > 0)
-        if not independent and len(varying):
-            scores = ndtri((rankdata(x[:, varying], axis=0) - 0.5) / n)
-            self.r[np.ix_(varying, varying)] = np.corrcoef(scores, rowvar=False)
+        self.independent, self._moments = independent, None
+        self.mean, self.sd, self.r = np.zeros(p), np.ones(p), np.eye(p)
+        self._varying = np.flatnonzero(np.ptp(x, axis=0) > 0)
+        if not independent and len(self._varying):
+            scores = ndtri((rankdata(x[:, self._varying], axis=0) - 0.5) / len(x))
+            self.r[np.ix_(self._varying, self._varying)] = np.corrcoef(scores, rowvar=False)
+
+    def correct(self, averages):
+        """Take means, sds and correlations of scores by better averages than over draws.
+
+        The `averages` are those of a function of inputs (n, p), as `averages` returns them.
+        """
+        first, second = np.triu_indices(len(self._varying))
+
+        def moments(x):
+            z = self._scores(x)[:, self._varying]
+            return np.concatenate([z, z[:, first] * z[:, second]], axis=1)
+
+        if len(self._varying):
+            self._moments = averages(moments)
+            self._take(self._moments[0])
+
+    def resampled(self, rng):
+        """Return the same of other draws, as they might have been: a bootstrap of chains' halves.
+
+        Without moments that were corrected they are these draws.
+        """
+        if self._moments is None or not np.isfinite(self._moments[1]).all():
+            return self
+        new, (mean, halves) = copy(self), self._moments
+        n = len(halves)
+        off = halves[rng.integers(n, size=n)].mean(axis=0) - halves.mean(axis=0)
+        new._take(mean + off * (n / (n - 1)) ** 0.5)
+        return new
+
+    def _take(self, moments):
+        """Take the means of scores, and of their products, unless they say next to nothing."""
+        p, own = len(self._varying), self._varying
+        mean, products = np.split(moments, [p])
+        covariance, places = np.empty((p, p)), np.triu_indices(p)
+        covariance[places] = covariance.T[places] = products
+        values, vectors = np.linalg.eigh(covariance - np.outer(mean, mean))
+        covariance = (vectors * np.maximum(values, 0.0)) @ vectors.T  # by errors it is indefinite
+        sd = np.sqrt(np.diag(covariance))
+        if sd.min() > 1 / WIDER:
+            self.mean, self.sd, self.r = self.mean.copy(), self.sd.copy(), self.r.copy()
+            self.mean[own], self.sd[own] = mean, sd
+            self.r[np.ix_(own, own)] = covariance / np.outer(sd, sd)
+
+    def _scores(self, x):
+        """Return scores of inputs (n, p), as if their margins were those that were drawn."""
+        columns = [own.score(part) for own, part in zip(self.margins, x.T, strict=True)]
+        return np.column_stack(columns)
 
     def of(self, z):
         """Return inputs (n, p) of scores z (n, p)."""
+        z = self.mean + self.sd * z
         columns = [own.ppf(ndtr(part)) for own, part in zip(self.margins, z.T, strict=True)]
         return np.column_stack(columns)
 
@@ -267,6 +392,11 @@ class Inputs:
             found[:, free] += z[:, kept] @ slopes
         return found
 
+    def factors(self, orders):
+        """Return Cholesky factors (n, p, p) of R in these orders of inputs (n, p)."""
+        r = self.r[orders[:, :, None], orders[:, None]]
+        return np.linalg.cholesky(r + ROUNDING * np.eye(len(self.r)))
+
     def sample(self, rng):
         """Return inputs (n, p) by the copula."""
         return self.of(self.anew(normal_points(len(self.r), N_POINTS, rng)))
@@ -277,9 +407,13 @@ class _Margin:
 
     def __init__(self, draws):
         self._draws, self._levels = draws, (np.arange(len(draws)) + 0.5) / len(draws)
+        self.varies = draws[-1] > draws[0]
 
     def ppf(self, q):
         return np.interp(q, self._levels, self._draws)
+
+    def score(self, x):
+        return ndtri(np.interp(x, self._draws, self._levels))
 
 
 def normal_points(d, n, rng):
@@ -287,70 +421,68 @@ def normal_points(d, n, rng):
     return ndtri(qmc.Sobol(d, rng=rng).random(n))
 
 
-def indices(function, inputs, rng):
+def indices(function, inputs, rng, n=N_POINTS):
     """Return indices (k, p) of a function of inputs (n, p) that has values (n, k), by their names.
 
-    They are first-order and total ones, and Shapley effects unless inputs are independent.
+    They are first-order and total ones, and Shapley effects unless inputs are independent. There
+    are n points, a power of 2, for each set of inputs.
     """
     p = len(inputs.r)
     if inputs.independent:
-        found = sobol_indices(
-            func=lambda x: function(x.T).T, n=N_POINTS, dists=inputs.margins, rng=rng
-        )
+        found = sobol_indices(func=lambda x: function(x.T).T, n=n, dists=inputs.margins, rng=rng)
         kinds = {"first_order": found.first_order, "total_order": found.total_order}
         return {kind: values.reshape(-1, p) for kind, values in kinds.items()}
-    explained, places = _Explained(function, inputs, rng), range(p)
+    explained, places = _Explained(function, inputs, n, rng), range(p)
     all_but = [[j for j in places if j != i] for i in places]
     return {
         "first_order": np.array([explained([i]) for i in places]).T,
         "total_order": np.array([1 - explained(others) for others in all_but]).T,
-        "shapley": _shapley(explained, p, rng),
+        "shapley": _shapley(function, inputs, n, rng),
     }
 
 
 class _Explained:
     """Which share of the variance of k values a set of inputs explains."""
 
-    def __init__(self, function, inputs, rng):
-        p = len(inputs.r)
-        n = min(N_POINTS, MOST_POINTS >> p) if p <= MOST_ORDERED else N_POINTS
-        first, self._noise = np.split(normal_points(2 * p, n, rng), 2, axis=1)
+    def __init__(self, function, inputs, n, rng):
+        first, self._noise = np.split(normal_points(2 * len(inputs.r), n, rng), 2, axis=1)
         self._function, self._inputs, self._z = function, inputs, inputs.anew(first)
         self._y = function(inputs.of(self._z))
         others = function(inputs.of(inputs.anew(self._noise)))
         both = np.concatenate([self._y, others])
         self._mean, self._variance = both.mean(axis=0), both.var(axis=0)
-        self._known = {(): 0 * self._mean, tuple(range(p)): np.ones_like(self._mean)}
 
-    def __call__(self, places):
+    def __call__(self, kept):
         """Return shares (k,)."""
-        kept = tuple(sorted(places))
-        if kept not in self._known:
-            x = self._inputs.of(self._inputs.anew(self._noise, self._z, kept))
-            products = (self._y - self._mean) * (self._function(x) - self._mean)
-            with np.errstate(all="ignore"):  # of values that do not vary
-                self._known[kept] = products.mean(axis=0) / self._variance
-        return self._known[kept]
+        x = self._inputs.of(self._inputs.anew(self._noise, self._z, kept))
+        products = (self._y - self._mean) * (self._function(x) - self._mean)
+        with np.errstate(all="ignore"):  # of values that do not vary
+            return products.mean(axis=0) / self._variance
 
 
-def _shapley(explained, p, rng):
-    """Return Shapley effects (k, p): what an input adds to others, averaged over their orders."""
-    if p > MOST_ORDERED:
-        orders = [rng.permutation(p) for _ in range(N_POINTS // (4 * p))]
-        orders += [order[::-1] for order in orders]
-        added = np.zeros((p, *np.shape(explained([]))))
-        for order in orders:
-            for k, i in enumerate(order):
-                added[i] += (explained(order[: k + 1]) - explained(order[:k])) / len(orders)
-        return added.T
-    effects = []
-    for i in range(p):
-        others = [j for j in range(p) if j != i]
-        effects.append(
-            sum(
-                (explained([*own, i]) - explained(own)) / (p * comb(p - 1, n))
-                for n in range(p)
-                for own in combinations(others, n)
-            )
-        )
-    return np.array(effects).T
+def _shapley(function, inputs, n, rng):
+    """Return Shapley effects (k, p), of n points that each have their own order of inputs.
+
+    Scores are R's Cholesky factor in that order, times independent normals. The first of these
+    are kept, one more each time, and what this adds is the effect of one input.
+    """
+    p = len(inputs.r)
+    first, noise, by = np.split(normal_points(3 * p, n, rng), 3, axis=1)
+    orders = np.argsort(by, axis=1)
+    factors = inputs.factors(orders)
+
+    def values(kept):
+        z = np.empty((n, p))
+        normals = np.concatenate([first[:, :kept], noise[:, kept:]], axis=1)
+        np.put_along_axis(z, orders, np.einsum("nij,nj->ni", factors, normals), axis=1)
+        return function(inputs.of(z))
+
+    whole, last = values(p), values(0)
+    effects, variance = np.zeros((p, whole.shape[1])), 0.0
+    for k in range(p):
+        own = values(k + 1) if k + 1 < p else whole
+        added = (whole - (own + last) / 2) * (own - last)
+        np.add.at(effects, orders[:, k], added)
+        variance, last = variance + added.sum(axis=0), own
+    with np.errstate(all="ignore"):
+        return (effects / variance).T

@@ -64,6 +64,9 @@ it may matter elsewhere."""
 LEAST_ERROR, LARGEST_ERROR = 1e-3, 10.0
 """Errors of a point, in units of noise, below and above which no difference matters."""
 
+LARGEST_SQUARE = 50.0
+"""Variance of a logarithm from which on no difference matters, so that nothing overflows."""
+
 N_WAVES = 512
 """Random waves of a function that is drawn: an engineering limit."""
 
@@ -226,22 +229,28 @@ class Uncertainty(NamedTuple):
         sd = np.sqrt(np.maximum(own - explained, 0.0) + self.noise)[:, None] * self.sd
         return np.where(fit.log_outputs, sd * fit.predict(x), sd)
 
-    def least_known(self, fit, x, n):
-        """Return the places of n of the inputs x (N, p), each where the variance is the largest.
+    def least_known(self, fit, x, n, scale):
+        """Return the places of n of the inputs x (N, p), each where outputs are least known.
 
-        That is the variance given the outputs at those chosen before.
+        That is by the variances given the outputs at those chosen before, relative to squares of
+        the outputs' `scale` (q,), and added up. Of logarithms they are those of log-normals.
         """
-        u = fit.transformed(x)
-        k, own = (
-            nearness(squared_distances(u, other)) ** 2 + self.linear * u @ other.T + CONSTANT
-            for other in (fit.u, u)
-        )
-        explained = k @ self.inverse.T
-        left, places = own - explained @ explained.T, []
-        for _ in range(n):
-            places.append(int(np.argmax(np.diag(left))))
-            column = left[:, places[-1]]
-            left = left - np.outer(column, column) / (column[places[-1]] + self.noise)
+        u, y = fit.transformed(x), fit.predict(x)
+        k = nearness(squared_distances(u, fit.u)) ** 2 + self.linear * u @ fit.u.T + CONSTANT
+        rows = k @ self.inverse.T
+        left = 1.0 + self.linear * np.sum(u * u, axis=1) + CONSTANT - np.sum(rows**2, axis=1)
+        places, columns = [], np.empty((len(u), n))
+        for m in range(n):
+            square = np.maximum(left, 0.0)[:, None] * self.sd**2
+            of_log = np.minimum(square, LARGEST_SQUARE)
+            of_logs = np.expm1(of_log) * np.exp(of_log) * y**2
+            square = np.where(fit.log_outputs, of_logs, square) * scale**-2.0
+            places.append(new := int(np.argmax(np.nan_to_num(square).sum(axis=1))))
+            column = nearness(squared_distances(u, u[new : new + 1])[:, 0]) ** 2
+            column += self.linear * u @ u[new] + CONSTANT - rows @ rows[new]
+            column -= columns[:, :m] @ columns[new, :m]
+            columns[:, m] = column / np.sqrt(max(column[new], 0.0) + self.noise)
+            left = left - columns[:, m] ** 2
         return places
 
     def drawn(self, fit, widening, rng):
@@ -295,6 +304,20 @@ def uncertainty(fit, x, y, drop, d, m):
     sd = np.sqrt(omega @ (fit.weights**2 * variances[:, None]) / omega.sum())
     left_out = np.sqrt(np.mean((fit.weights * variances[:, None])[drop == 0] ** 2, axis=0))
     return Uncertainty(inverse, linear, noise, noises, sd, left_out)
+
+
+def left_out_errors(fit, unsure, x, y, drop, d, m):
+    """Return of points that are left out of a fit, (n, q), errors and these in standard deviations.
+
+    Errors are those of outputs themselves, the others of their logarithms if these are predicted,
+    of a process with the sd of 1. Also the inputs and outputs of these points. The arguments are as
+    of `uncertainty`.
+    """
+    x, y, _ = _rows(x, y, _tempered(drop, d), m)
+    variances = 1 / np.einsum("ij,ij->j", unsure.inverse, unsure.inverse)[:, None]
+    t = transformed(y, fit.log_outputs) - fit.weights * variances
+    predicted = np.where(fit.log_outputs, np.exp(np.where(fit.log_outputs, t, 0.0)), t)
+    return predicted - y, fit.weights * np.sqrt(variances), x, y
 
 
 class _Problem:

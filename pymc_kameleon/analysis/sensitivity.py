@@ -52,9 +52,6 @@ MANY_POINTS, N_REPEATED = 2**12, 8
 MOST_CHECKED = 2**12
 """Draws at which functions are compared, at most: more than points, to see rare ones."""
 
-MOST_CANDIDATES = 2**14
-"""Draws of the prior among which new calls are chosen: an engineering limit."""
-
 N_ROUNDS = 5
 """Fits of the emulator while it is improved: an engineering limit, as each takes a second."""
 
@@ -197,7 +194,7 @@ def _improved(known, simulator, x, n):
     """
     sizes = [len(part) for part in np.array_split(np.arange(n), N_ROUNDS) if len(part)]
     for size in sizes:
-        new = known.least_known(x[:MOST_CANDIDATES], size)
+        new = known.least_known(x, size)
         known = known.everywhere(x, new, simulator(new))
     return known
 

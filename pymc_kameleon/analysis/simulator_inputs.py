@@ -20,8 +20,8 @@ from pymc_kameleon.result.opening import draws_in
 from pymc_kameleon.samplers.emulator.evaluations import labels
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 
-N_PRIOR = 2**16
-"""Draws of the prior: indices over them are then known to about .001."""
+N_PRIOR = 2**14
+"""Draws of the prior, evenly spread where PyMC knows its quantiles."""
 
 
 def posterior_inputs(names, dt):
@@ -111,8 +111,21 @@ def prior_inputs(names, model, rng):
     variables = {name: _variable(name, model) for name, _ in elements}
     drawn = pm.draw(list(variables.values()), draws=N_PRIOR, random_seed=rng)
     drawn = dict(zip(variables, drawn, strict=True))
+    independent = _are_independent(list(variables.values()), model)
+    if independent:
+        drawn = {name: _stratified(variables[name], own, rng) for name, own in drawn.items()}
     x = np.stack([drawn[name][:, *index] for name, index in elements], axis=1).astype(np.float64)
-    return x, _are_independent(list(variables.values()), model)
+    return x, independent
+
+
+def _stratified(variable, drawn, rng):
+    """Return draws (n, ...) of a variable that are evenly spread, or these if PyMC cannot."""
+    places = np.argsort(rng.random(drawn.shape), axis=0)
+    try:
+        values = pm.icdf(variable, (places + 0.5) / len(drawn)).eval()
+    except (NotImplementedError, TypeError, ValueError):  # it is no random variable, or has no icdf
+        return drawn
+    return values if np.isfinite(values).all() else drawn
 
 
 def _variable(name, model):

@@ -714,7 +714,7 @@ _AFTERWARDS = {
     "mode_not_evaluated": Kind(
         NOTE,
         "The log-density at the mode is predicted, and was not evaluated.",
-        "n_evaluations=20 checks it, and improves it.",
+        "Pass n_evaluations=20 to check it, and to improve it.",
         "Of pk.find_mode, without calls of black boxes.",
     ),
     "mode_off": Kind(

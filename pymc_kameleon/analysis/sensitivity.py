@@ -162,7 +162,8 @@ def sensitivity(
     with threadpool_limits(1):  # matrices are small
         found = _of_functions(varying, known, ask, drawn, rng)
         unknown = _unknown([ask(f(x[:MOST_CHECKED])) for f in varying])
-    said(_doubts(unknown, ask(known(x[:MOST_CHECKED])), by_copula, labels))
+    unsure = np.fmax(unknown, known.error_over or 0.0)
+    said(_doubts(unsure, ask(known(x[:MOST_CHECKED])), by_copula, labels))
     return _dataset(found, unknown, known.inputs, chosen, labels, ci_prob)
 
 

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pymc as pm
 import xarray as xr
+from pytensor.compile import Mode
 from pytensor.graph.traversal import ancestors
 
 from pymc_kameleon.analysis.corrections import ess_share
@@ -122,7 +123,7 @@ def _stratified(variable, drawn, rng):
     """Return draws (n, ...) of a variable that are evenly spread, or these if PyMC cannot."""
     places = np.argsort(rng.random(drawn.shape), axis=0)
     try:
-        values = pm.icdf(variable, (places + 0.5) / len(drawn)).eval()
+        values = pm.icdf(variable, (places + 0.5) / len(drawn)).eval(mode=Mode("py", None))
     except (NotImplementedError, TypeError, ValueError):  # it is no random variable, or has no icdf
         return drawn
     return values if np.isfinite(values).all() else drawn

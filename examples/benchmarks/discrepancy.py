@@ -227,7 +227,10 @@ def tables(rows):
                 len(runs[0]["error"]),
                 span([row["calls"] for row in runs]),
                 span([np.abs(row["error"]).max() for row in runs], "{:.2f}".format),
-                span([np.abs(np.array(row["sd"]) - 1).max() for row in runs], "{:.0%}".format),
+                span(
+                    [np.abs(np.array(row["sd"]) - 1).max() for row in runs],
+                    lambda x: f"{100 * x:.0f} %",
+                ),
                 f"{usable} of {len(runs)}",
             ]
         )

@@ -170,6 +170,7 @@ def test_the_tables_of_peers_are_those_of_its_runs(script):
         ("cmtm_adaptation", "act"),
         ("cmtm_comparison", "ess"),
         ("cmtm_selection", "acceptance"),
+        ("discrepancy", "error"),
         ("driver", "ratio"),
         ("emulator_calls", "calls"),
         ("evaluations", "worst"),

@@ -140,12 +140,14 @@ def sensitivity(
         raise ValueError("There is no emulator of a simulator: sample with pk.EmulatorMetropolis.")
     if known is dt and over == "posterior":
         raise ValueError("The posterior's draws are in the result of the run: pass that.")
+    shapes = None if known is dt else json.loads(evaluations_in(dt).attrs["shapes"])
     if over == "prior":
         x, independent = prior_inputs(known.inputs, model, rng)
         drawn = Inputs(x, independent)
         known = known.everywhere(x)
         if n_evaluations:
-            known = _improved(known, simulator_in(model, known.label), x, n_evaluations)
+            simulator = simulator_in(model, known.label, shapes)
+            known = _improved(known, simulator, x, n_evaluations)
     else:
         posterior_inputs(known.inputs, dt)  # which says what is lacking
         posterior = Posterior(known.inputs, dt, model)
@@ -153,7 +155,9 @@ def sensitivity(
         drawn = Inputs(posterior.x, independent=False)
     chosen = _chosen(known.inputs, inputs)
     if _are_names(outputs):
-        outputs = {name: of_outputs(name, model, known.name, _shapes(dt)) for name in outputs}
+        if shapes is None:
+            raise ValueError("outputs: an emulator knows of no variables; pass the result.")
+        outputs = {name: of_outputs(name, model, known.name, shapes) for name in outputs}
     ask, labels = _asked(known, outputs)
     varying = [known.drawn(rng) for _ in range(N_FUNCTIONS)]
     by_copula = None if drawn.independent else ask(known(drawn.sample(rng)))
@@ -217,13 +221,6 @@ def _are_names(outputs):
     """Whether outputs are names of variables of the model."""
     is_list = isinstance(outputs, list | tuple) and len(outputs)
     return is_list and all(isinstance(name, str) for name in outputs)
-
-
-def _shapes(dt):
-    """Return the shapes of what black boxes return, of each call, as the run has found them."""
-    if isinstance(dt, SimulatorEmulator):
-        raise ValueError("outputs: an emulator has no variables of a model; pass the result.")
-    return json.loads(evaluations_in(dt).attrs["shapes"])
 
 
 def _asked(known, outputs):

@@ -154,11 +154,14 @@ def _are_independent(variables, model):
 # ---- the simulator ------------------------------------------------------------------------------
 
 
-def simulator_in(model, label):
-    """Return a function that calls the simulator of this label, for each of inputs x (n, p)."""
+def simulator_in(model, label, shapes=None):
+    """Return a function that calls the simulator of this label, for each of inputs x (n, p).
+
+    Without the `shapes` that a run has found, it is called once to find these.
+    """
     model = pm.modelcontext(model)
     point, own = model.initial_point(), model.continuous_value_vars
-    cut = cut_of(model, model.logp(), own, point)
+    cut = cut_of(model, model.logp(), own, point, shapes)
     known = labels(cut.simulators)
     if label not in known:
         raise ValueError(f"The model calls {some(known)}, and not {label!r}.")

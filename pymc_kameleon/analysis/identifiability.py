@@ -19,16 +19,18 @@ from arviz_stats import psense_summary
 from pytensor.compile import Mode
 from scipy.linalg import eigh
 
+from pymc_kameleon.analysis.diagnose import FEWEST_DRAWS
 from pymc_kameleon.analysis.unconstrained_draws import (
     NotMapped,
     on_unconstrained_scale,
     transformed,
+    variables_lacking,
 )
 from pymc_kameleon.findings.finding import finding, said
 from pymc_kameleon.findings.words import some
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.pymc_internals import natural_name
-from pymc_kameleon.result.opening import draws_in, opened, statistics_in
+from pymc_kameleon.result.opening import draws_in, known_logp, opened
 
 N_PRIOR = 4096
 """Draws of the prior: a probability is then known to .01."""
@@ -67,7 +69,8 @@ class Identifiability(NamedTuple):
 
     def __repr__(self):
         """Show all tables."""
-        return "\n\n".join(table.to_string(float_format="{:.2f}".format) for table in self)
+        tables = [table for table in self if not table.empty]
+        return "\n\n".join(table.to_string(float_format="{:.2f}".format) for table in tables)
 
 
 def identifiability(dt, model=None, *, random_seed=None):
@@ -107,6 +110,10 @@ def identifiability(dt, model=None, *, random_seed=None):
     """
     model, dt = pm.modelcontext(model), opened(dt, model)
     posterior = draws_in(dt, "compare with the prior")
+    if missing := variables_lacking(posterior, model):
+        raise ValueError(f"The result has no draws of {some(missing)}: is it of another model?")
+    if posterior.sizes["draw"] < FEWEST_DRAWS:
+        raise ValueError(f"Chains need {FEWEST_DRAWS} draws at least, for their covariance.")
     try:
         x, layout, _ = on_unconstrained_scale(posterior, model)
     except NotMapped as error:
@@ -199,12 +206,12 @@ def _combinations(u, prior, names):
 
 def _sensitivity(dt, posterior, model):
     """Return the table of power-scaling, empty without log-densities at the draws."""
-    logp = statistics_in(dt).get("lp")
+    logp = known_logp(dt, ("lp", "logp"))
     if logp is None:
         return pd.DataFrame()
     prior = log_priors(posterior, model)
     groups = {"posterior": posterior[[rv.name for rv in model.free_RVs]]}
-    for name, values in (("log_prior", prior), ("log_likelihood", logp.values - prior)):
+    for name, values in (("log_prior", prior), ("log_likelihood", logp - prior)):
         groups[name] = xr.Dataset(
             {name: (("chain", "draw"), values)}, posterior[["chain", "draw"]].coords
         )

@@ -58,9 +58,9 @@ N_ROUNDS = 5
 ROUNDING = 1e-9
 """Variance that is added to that of scores, so that those that determine others have factors."""
 
-UNSURE = 0.1
+UNSURE, LOST = 0.1, 0.5
 """Share of an output's variance from which on it is told, as far as it is the emulator's
-uncertainty, or that the copula does not have right."""
+uncertainty, or that the copula does not have right; and from which on indices are NaN."""
 
 
 def sensitivity(
@@ -110,7 +110,8 @@ def sensitivity(
         ``first_order`` and ``total_order`` (output, input), and where inputs depend on each other
         ``shapley``, which add up to about 1. Each has an interval, ``first_order_interval`` etc.,
         (output, input, ci_bound). They are of the emulator's uncertainty and of the points'.
-        ``unknown`` (output) is the share of the variance that is the emulator's uncertainty.
+        ``unknown`` (output) is the share of the variance that is the emulator's uncertainty. Above
+        0.5 the indices of that output are NaN.
 
     Raises
     ------
@@ -133,6 +134,8 @@ def sensitivity(
         raise ValueError(f'over must be "posterior" or "prior", not {over!r}.')
     if n_evaluations and over == "posterior":
         raise ValueError("n_evaluations is for the prior: the run has evaluated the posterior.")
+    if ci_prob is not None and not 0 < ci_prob < 1:
+        raise ValueError(f"ci_prob must be between 0 and 1, not {ci_prob!r}.")
     outputs = [outputs] if isinstance(outputs, str) else outputs
     dt, rng = opened(dt, model), np.random.default_rng(random_seed)
     known = dt if isinstance(dt, SimulatorEmulator) else emulator(dt, name)
@@ -231,14 +234,16 @@ def _asked(known, outputs):
     if not isinstance(outputs, dict):
         places = list(range(q)) if outputs is None else list(np.atleast_1d(outputs))
         if unknown := [k for k in places if k not in range(q)]:
-            raise ValueError(f"outputs: there is no {some(unknown)}; there are {q}, from 0 on.")
+            raise ValueError(
+                f"outputs: there is no {some(map(str, unknown))}; there are {q}, from 0 on."
+            )
         return lambda y: y[:, places], places
 
     def ask(y):
         parts = []
         for label, function in outputs.items():
             values = np.asarray(function(y), np.float64)
-            if len(values) != len(y) or values.ndim not in (1, 2):
+            if values.ndim not in (1, 2) or len(values) != len(y):
                 raise ValueError(
                     f"The function {label!r} of outputs must return an array ({len(y)},) or "
                     f"({len(y)}, k) of outputs {y.shape}, not {values.shape}."
@@ -272,7 +277,8 @@ def _doubts(unknown, at_draws, by_copula, labels):
     """
     says, worst = [], np.argmax(np.nan_to_num(unknown))
     if unknown[worst] > UNSURE:
-        says.append(finding("emulator_unsure", output=labels[worst], share=100 * unknown[worst]))
+        n, share = int(np.count_nonzero(unknown > UNSURE)), 100 * unknown[worst]
+        says.append(finding("emulator_unsure", n=n, output=labels[worst], share=share))
     if by_copula is None:
         return says
     with np.errstate(all="ignore"):
@@ -287,13 +293,14 @@ def _dataset(found, unknown, names, chosen, labels, ci_prob):
     """Return the medians over functions, and their intervals.
 
     What is less than the emulator's uncertainty may be nothing: functions that are drawn depend on
-    all inputs.
+    all inputs. Where that is most of the variance, indices are NaN.
     """
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
     levels = [(1 - prob) / 2, (1 + prob) / 2]
     dims, variables = ("output", "input"), {}
     for kind in found[0]:
         values = np.array([own[kind] for own in found])[:, :, chosen]
+        values[:, unknown > LOST] = np.nan
         variables[kind] = dims, np.median(values, axis=0)
         interval = np.quantile(values, levels, axis=0)
         lower = interval[0]

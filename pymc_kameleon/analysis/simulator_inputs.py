@@ -33,13 +33,16 @@ def posterior_inputs(names, dt):
 
 def _inputs_of(names, posterior):
     """Return the draws (chain, draw, p) of inputs."""
-    try:
-        columns = [draws_of_coordinate(posterior, name) for name in names]
-    except ValueError as error:
-        raise ValueError(
-            f"{error} An input that is computed from parameters has draws if it is a "
-            "pm.Deterministic of the model."
-        ) from None
+    columns = []
+    for name in names:
+        try:
+            columns.append(draws_of_coordinate(posterior, name))
+        except ValueError:
+            raise ValueError(
+                f"The result has no draws of {name}, which the simulator takes. Let what it takes "
+                "be parameters or a pm.Deterministic of the model, or sample with "
+                'idata_kwargs={"include_transformed": True}.'
+            ) from None
     return np.stack([own.transpose("chain", "draw").values for own in columns], axis=2)
 
 

@@ -670,8 +670,9 @@ _EVIDENCE = {
 _AFTERWARDS = {
     "emulator_unsure": Kind(
         CAUTION,
-        "Of the variance of output {output} {share:.0f} % is the emulator's own uncertainty: the "
-        "run has evaluated too little of what inputs vary over.",
+        "In {n} of the outputs more than a tenth of the variance is the emulator's own uncertainty "
+        "({share:.0f} % in output {output}). The run has evaluated too little of what inputs vary "
+        "over, so indices of all outputs may be off.",
         "With over='prior' let n_evaluations call the simulator; or tune longer.",
         "Of pk.sensitivity: functions drawn from the Gaussian process differ by that much.",
     ),
@@ -699,10 +700,10 @@ _AFTERWARDS = {
     ),
     "no_maximum_inside": Kind(
         CAUTION,
-        "The density has no maximum: it still rises, to a log-density of {logp:.6g}, as {name} "
-        "goes to {value:.3g}.",
-        "Report the posterior mean, or give {name} a prior that falls off there.",
-        "A climb of pk.find_mode has not settled: the maximum is on a bound, or there is none.",
+        "The maximum is on a bound, or there is none: the density rises as {name} goes to "
+        "{value:.3g}, where its logarithm is {logp:.6g}.",
+        "Report the posterior mean; if that is no bound, give {name} a prior that falls off there.",
+        "A climb of pk.find_mode has not settled.",
     ),
     "mode_beyond": Kind(
         CAUTION,
@@ -719,13 +720,14 @@ _AFTERWARDS = {
     ),
     "mode_off": Kind(
         CAUTION,
-        "After {n} the log-density at the mode still differs by {off:.2g} from what was predicted.",
+        "After {n} the log-density at the mode that is predicted still differs by {off:.2g} from "
+        "the prediction, so the best point that was evaluated is returned.",
         "Give more n_evaluations.",
         "Of pk.find_mode: the approximation is not good there yet.",
     ),
     "other_maxima": Kind(
         NOTE,
-        "Climbs have found {n} other maxima; the log-density at the next one is {lower:.3g} lower.",
+        "Climbs have found {others}; the log-density at the next one is {lower:.2g} lower.",
         "Look at pk.mode_occupancy for how much of the posterior each mode has.",
         "Of pk.find_mode: climbs from different draws have ended in different places.",
     ),
@@ -739,7 +741,7 @@ _AFTERWARDS = {
     "no_power_scaling": Kind(
         NOTE,
         "Power-scaling is left out, because the result lacks sample_stats['lp'].",
-        "pk.sample and NUTS keep it.",
+        "pk.sample keeps it.",
         "Of pk.identifiability.",
     ),
 }

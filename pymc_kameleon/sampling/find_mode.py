@@ -23,7 +23,11 @@ from pymc_kameleon.analysis.mode.maxima import (
     maxima,
 )
 from pymc_kameleon.analysis.summary import summary
-from pymc_kameleon.analysis.unconstrained_draws import NotMapped, on_unconstrained_scale
+from pymc_kameleon.analysis.unconstrained_draws import (
+    NotMapped,
+    on_unconstrained_scale,
+    variables_lacking,
+)
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.findings.diagnosis import diagnosis_in
@@ -90,7 +94,9 @@ class Mode(NamedTuple):
 
     def __repr__(self):
         """Show the table, and the log-density."""
-        checked = "evaluated" if self.is_checked else "predicted, not evaluated"
+        checked = "predicted, not evaluated"
+        if self.is_checked or self.n_evaluations:
+            checked = "evaluated" if self.is_checked else "evaluated, but no maximum was confirmed"
         table = self.table.to_string(float_format="{:.4g}".format)
         return f"{table}\nlog-density {self.logp:.6g}, {checked}"
 
@@ -105,8 +111,9 @@ def find_mode(dt=None, model=None, *, n_evaluations=None, random_seed=None, exec
 
     Parameters
     ----------
-    dt : DataTree or path, optional
-        A result of ``pk.sample``, or of another sampler. Without one, ``pk.sample`` makes it.
+    dt : DataTree, path or pm.Model, optional
+        A result of ``pk.sample``, or of another sampler. Without one, or of a model, ``pk.sample``
+        makes it.
     model : pm.Model, optional
         The model, or that of the context.
     n_evaluations : int, optional
@@ -125,7 +132,7 @@ def find_mode(dt=None, model=None, *, n_evaluations=None, random_seed=None, exec
     Raises
     ------
     ValueError
-        If a variable is discrete, the result lacks draws or log-densities, or is of another model.
+        If a variable is discrete, the result lacks draws or log-densities, or has other variables.
 
     Notes
     -----
@@ -143,6 +150,8 @@ def find_mode(dt=None, model=None, *, n_evaluations=None, random_seed=None, exec
         checked_integer("n_evaluations", n_evaluations, at_least=0)
         if 0 < n_evaluations < ROUND:
             raise ValueError(f"n_evaluations must be 0, or at least {ROUND}, for one check.")
+    if isinstance(dt, pm.Model):
+        dt, model = None, dt
     model, rng = pm.modelcontext(model), np.random.default_rng(random_seed)
     if discrete := [var.name for var in model.discrete_value_vars]:
         raise ValueError(f"{some(discrete)} is discrete: the density has no slope in it.")
@@ -151,13 +160,15 @@ def find_mode(dt=None, model=None, *, n_evaluations=None, random_seed=None, exec
         dt = sample(model=model, max_evaluations=most, random_seed=random_seed, executor=executor)
     dt = opened(dt, model)
     posterior = draws_in(dt, "begin at")
+    if missing := variables_lacking(posterior, model):
+        raise ValueError(f"The result has no draws of {some(missing)}: is it of another model?")
     try:
         x, layout, point = on_unconstrained_scale(posterior, model)
     except NotMapped as error:
         raise ValueError(f"The mode cannot be found from these draws: {error}.") from None
     z = x.reshape(-1, x.shape[2])
     with evaluators_of(executor) as evaluators, calling_elsewhere(evaluators):
-        density = OnNaturalScale(_density(model, dt, z, layout, point), model)
+        density = OnNaturalScale(_density(model, dt, z, layout, point), model, layout)
         search = _Search(density, z, _starts(model, density, layout, z))
         n = 0 if search.is_exact else search.check(n_evaluations or 0, rng)
     natural, top = _Natural(model, layout), search.found[0]
@@ -184,9 +195,12 @@ def _density(model, dt, z, layout, point):
         return ModelDensity(model, point, z)
     names = layout.coordinates()
     if EVALUATIONS not in getattr(dt, "children", ()):
-        logp = known_logp(dt)
+        logp = known_logp(dt, ("lp", "logp"))
         if logp is None:
-            raise ValueError("The result lacks sample_stats['lp'], the log-densities of its draws.")
+            raise ValueError(
+                "The result lacks sample_stats['lp'], the log-densities of its draws. pk.sample "
+                "keeps them."
+            )
         return ProcessOfLogp(model, point, z, _finite(z, logp.ravel()))
     data = dt[EVALUATIONS].to_dataset()
     own = data[COORDINATE].values.tolist()
@@ -235,9 +249,10 @@ class _Search:
         return distinct(others)
 
     def check(self, n, rng):
-        """Evaluate the highest maximum, and pairs of points beside it; return how often.
+        """Evaluate the highest maximum, and others that this leads to; return how often.
 
-        A pair shows the error of the slope, which would move the maximum.
+        A pair of points shows the error of the slope, which would move the maximum. If no maximum
+        is as predicted, the highest point that was evaluated takes its place.
         """
         for k in range(0, n - ROUND + 1, ROUND):
             top, *others = self.found
@@ -249,13 +264,18 @@ class _Search:
             predicted, _ = self._density.values(points)
             logp = np.array([self._density.evaluate(z) for z in points])
             own, *beside = predicted - logp
-            of_slopes = np.abs(np.subtract(beside[:PAIRS], beside[PAIRS:])) / 2
+            with np.errstate(invalid="ignore"):  # of impossible points
+                of_slopes = np.abs(np.subtract(beside[:PAIRS], beside[PAIRS:])) / 2
             self.found = distinct([*self._fitted_about([top]), *others])
             self.off = max(abs(own), self.found[0].logp - logp[0])
             is_right = of_slopes.max() < BESIDE * np.sqrt(2 * SETTLED)
             self.is_checked = bool(self.off < SETTLED and is_right and top.is_settled)
             if self.is_checked:
                 return k + ROUND
+        if n >= ROUND:
+            best = np.argmax(self._density.logp)
+            z, logp = self._density.known[best], self._density.logp[best]
+            self.found[0] = self.found[0]._replace(z=z, logp=float(logp))
         return n - n % ROUND
 
     def doubts(self, n):
@@ -276,7 +296,8 @@ class _Search:
         low = top.logp - drop(d, NEGLIGIBLE)
         if near := [one for one in others if one.is_settled and one.logp > low]:
             lower = top.logp - near[0].logp
-            says.append(finding("other_maxima", n=len(near), lower=lower))
+            others = "one other maximum" if len(near) == 1 else f"{len(near)} other maxima"
+            says.append(finding("other_maxima", others=others, lower=abs(lower)))
         return says
 
 
@@ -303,17 +324,20 @@ class _Natural:
         return np.concatenate([np.ravel(own) for own in self.values(z).values()])
 
     def sd(self, found):
-        """Return standard deviations (k,) by the curvature at a Maximum, NaN without one."""
-        if not np.isfinite(found.lacking):
-            return np.nan
-        steps = DIFFERENCE * found.factor.T
+        """Return standard deviations (k,) by the curvature at a Maximum, NaN where it has none."""
+        values, vectors = np.linalg.eigh(found.curvature)
+        is_flat = values < FLAT
+        steps = DIFFERENCE * (found.factor @ vectors).T
         slopes = [self.flat(found.z + step) - self.flat(found.z - step) for step in steps]
         slopes = np.array(slopes) / (2 * DIFFERENCE)
-        return np.sqrt(np.einsum("ik,ik->k", slopes, np.linalg.solve(found.curvature, slopes)))
+        variances = np.sum(slopes[~is_flat] ** 2 / values[~is_flat, None], axis=0)
+        of_flat = np.sum(slopes[is_flat] ** 2, axis=0)
+        return np.sqrt(np.where((variances > 0) & (of_flat < FLAT * variances), variances, np.nan))
 
     def runs_off(self, found, search):
-        """Return the finding of a climb that has not settled, with what is farthest off."""
-        off = np.abs(found.z - search.mean) / np.linalg.norm(search.factor, axis=1)
+        """Return the finding of a climb that has not settled, with what has least curvature."""
+        _, vectors = np.linalg.eigh(found.curvature)
+        off = np.abs(found.factor @ vectors[:, 0]) / np.linalg.norm(search.factor, axis=1)
         variable, index = split_name(self._layout.coordinates()[np.argmax(off)])
         name = natural_name(variable)
         value = self.values(found.z)[name]
@@ -336,6 +360,7 @@ def _table(posterior, natural, top):
 
 def _what_it_misses(table):
     """Return a finding if the posterior is not as the mode and its curvature say."""
+    table = table[table["posterior_sd"] > 0]
     away = (table["posterior_mean"] - table["mode"]).abs() / table["posterior_sd"]
     ratio = table["posterior_sd"] / table["sd"]
     worst = np.fmax(away / AWAY, np.log(ratio).abs() / np.log(WIDER))

@@ -135,3 +135,13 @@ def test_few_draws_of_many_parameters_show_no_ridge(caplog):
     covariance = np.cov(x.reshape(-1, 20).T)
     assert np.sqrt(np.linalg.eigvalsh(covariance)[-1]) > 1.4
     assert widest.max() < 1.25
+
+
+def test_too_few_draws_and_other_variables():
+    model, dt, _ = regression()
+    with pytest.raises(ValueError, match="4 draws at least"):
+        pk.identifiability(dt.isel(draw=slice(2)), model)
+    with pm.Model() as other:
+        pm.Normal("elsewhere")
+    with pytest.raises(ValueError, match="no draws of elsewhere"):
+        pk.identifiability(dt, other)

@@ -1,5 +1,6 @@
 """How much inputs matter: against closed forms, and with the emulator's uncertainty."""
 
+import logging
 from itertools import permutations
 
 import numpy as np
@@ -280,3 +281,29 @@ def test_variables_that_are_no_function_of_outputs(decay, name, words):
     model, dt = decay
     with pytest.raises(ValueError, match=words):
         pk.sensitivity(dt, outputs=name, model=model)
+
+
+def test_indices_of_what_is_not_known_are_nan(caplog):
+    """Calls near one place tell nothing of a function that varies elsewhere."""
+    with pm.Model(), caplog.at_level(logging.INFO, "pymc_kameleon"):
+        pm.Normal("x", 0, 30, shape=3)
+        known = emulated(ishigami, -1, 1, 12)
+        found = pk.sensitivity(known, over="prior", random_seed=1)
+    assert float(found["unknown"][0]) > 0.5
+    assert np.isnan(found["first_order"]).all()
+    assert np.isnan(found["first_order_interval"]).all()
+    assert "emulator_unsure" in codes(caplog)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"outputs": [99]}, "there is no 99; there are 6"),
+        ({"outputs": lambda y: 3}, "must return an array"),
+        ({"ci_prob": 2}, "ci_prob must be between"),
+    ],
+)
+def test_bad_questions(decay, options, words):
+    model, dt = decay
+    with pytest.raises(ValueError, match=words):
+        pk.sensitivity(dt, model=model, **options)

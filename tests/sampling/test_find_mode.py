@@ -172,10 +172,32 @@ def test_another_maximum_is_told_and_the_higher_one_returned(caplog):
 
 
 def test_without_a_result_the_model_is_sampled():
-    with pm.Model():
-        pm.Gamma("g", 3, 1)
-        mode = pk.find_mode(random_seed=1)
+    with pm.Model(coords={"own": ["a", "b"]}) as model:
+        pm.Gamma("g", 3, 1, dims="own")  # whose shape is known by the coordinates alone
+    mode = pk.find_mode(model, random_seed=1)
     assert_allclose(mode.point["g"], 2, rtol=1e-4)
+    assert mode.table.index.tolist() == ["g[a]", "g[b]"]
+
+
+def test_a_parameter_that_no_draw_has_moved():
+    with pm.Model() as model:
+        a, b = pm.Normal("a"), pm.Normal("b")
+        pm.Normal("y", a + b, 0.5, observed=1.0)
+    draws = {"a": np.random.default_rng(0).normal(size=(2, 50)), "b": np.zeros((2, 50))}
+    dt = xr.Dataset({name: (("chain", "draw"), own) for name, own in draws.items()})
+    mode = pk.find_mode(xr.DataTree.from_dict({"posterior": dt}), model)
+    assert_allclose([mode.point["a"], mode.point["b"]], 4 / 9, atol=1e-4)
+    assert_allclose(mode.table["sd"], (1 - 1 / (2 + 0.25)) ** 0.5, rtol=1e-3)
+
+
+def test_a_bound_does_not_hide_the_curvature_of_others(caplog):
+    with pm.Model() as model:
+        pm.Exponential("x", 1)
+        pm.Normal("other", 0, 3)
+    dt = pk.sample(model=model, draws=200, tune=200, random_seed=1, quiet=True)
+    sd = pk.find_mode(dt, model).table["sd"]
+    assert np.isnan(sd["x"])
+    assert_allclose(sd["other"], 3, rtol=1e-3)
 
 
 # ---- models with black boxes --------------------------------------------------------------------
@@ -218,6 +240,10 @@ def test_a_wrong_approximation_does_not_pass_the_check(simulated, caplog):
         mode = pk.find_mode(spoilt(dt), model, n_evaluations=5)
     assert not mode.is_checked
     assert "mode_off" in codes(caplog)
+    known = dt[EVALUATIONS]["logp"].values  # with the Jacobian, but it is not what was predicted
+    assert np.isfinite(mode.logp)
+    assert mode.logp < known.max() + 10
+    assert "no maximum was confirmed" in repr(mode)
 
 
 def test_a_log_likelihood():
@@ -308,6 +334,10 @@ def test_bad_input(simulated):
         pm.Poisson("n", 3)
     with pytest.raises(ValueError, match=r"n is discrete"):
         pk.find_mode(dt, discrete)
+    with pm.Model() as other:
+        pm.Normal("elsewhere")
+    with pytest.raises(ValueError, match="no draws of elsewhere"):
+        pk.find_mode(dt, other)
     with pytest.raises(ValueError, match="no draws to begin at"):
         pk.find_mode(xr.DataTree.from_dict({"prior": xr.Dataset()}), model)
 

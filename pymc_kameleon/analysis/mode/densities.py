@@ -44,8 +44,8 @@ class OnNaturalScale:
     The difference is the Jacobian of the transforms, which ``pm.find_MAP`` leaves out, too.
     """
 
-    def __init__(self, density, model):
-        self._density = density
+    def __init__(self, density, model, layout):
+        self._density, self._layout = density, layout
         terms = [
             transform.log_jac_det(model.rvs_to_values[rv], *rv.owner.inputs).sum()
             for rv, transform in model.rvs_to_transforms.items()
@@ -60,8 +60,6 @@ class OnNaturalScale:
             self._jacobian = function(
                 model.value_vars, [total, flat], mode=mode, on_unused_input="ignore"
             )
-            self._shapes = [var.type.shape for var in model.value_vars]
-            self._sizes = [int(np.prod(shape)) for shape in self._shapes]
 
     def __getattr__(self, name):
         """Return what the density has."""
@@ -85,12 +83,9 @@ class OnNaturalScale:
     def _of_jacobian(self, z):
         if self._jacobian is None:
             return np.zeros(len(z)), np.zeros(z.shape)
-        parts = [self._jacobian(*self._split(row)) for row in z]
+        points = [self._layout.unraveled(row) for row in z]
+        parts = [self._jacobian(*point.values()) for point in points]
         return np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
-
-    def _split(self, row):
-        pieces = np.split(row, np.cumsum(self._sizes)[:-1])
-        return [piece.reshape(shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
 
 
 def _everywhere(z):

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from pymc_kameleon.analysis.modes_of_draws import regular_covariance
 from pymc_kameleon.approximation.linalg import cholesky
+from pymc_kameleon.core.moments import shrunk_covariance
 
 SETTLED = 0.005
 """Log-density that may be missed at a maximum: that of 0.1 standard deviations of a normal."""
@@ -21,6 +21,9 @@ FLAT = 1e-4
 MOST_STEPS, MOST_CLIMBS, NO_GAIN, DIFFERENCE = 2000, 20, 1e-6, 1e-3
 """Steps of a climb, and climbs from where the last one has ended, at most; the gain in log-density
 after which there is no other one; and differences of slopes in w."""
+
+DIGITS = 6
+"""Of log-densities; of those that are equal the first one is taken, which draws have led to."""
 
 OUTSIDE = 1e10
 """Loss where the density is 0."""
@@ -86,8 +89,13 @@ def _at(density, z, factor):
 
 
 def factor_of(points):
-    """Return a factor (d, d) of the covariance of points, those that are equal counted once."""
-    return cholesky(regular_covariance(np.unique(points, axis=0)))
+    """Return a factor (d, d) of the covariance of points, those that are equal counted once.
+
+    Coordinates that do not vary count as if they had the standard deviation 1.
+    """
+    covariance = shrunk_covariance(np.unique(points, axis=0))
+    covariance[np.diag_indices(len(covariance))] += np.diag(covariance) == 0
+    return cholesky(covariance)
 
 
 def maxima(density, starts, factor):
@@ -96,7 +104,7 @@ def maxima(density, starts, factor):
     with np.errstate(all="ignore"):
         tops = np.array([_top(density, z, factor) for z in starts])
         logp, _ = density.values(tops)
-        for z in tops[np.argsort(-logp, kind="stable")]:
+        for z in tops[np.argsort(-np.round(logp, DIGITS), kind="stable")]:
             if not any(_is_at(one, z) for one in kept):
                 kept.append(climb(density, z, factor))
     return distinct(kept)
@@ -105,7 +113,7 @@ def maxima(density, starts, factor):
 def distinct(found):
     """Return different ones of some Maxima, the highest first, and of those that run off one."""
     kept = []
-    for one in sorted(found, key=lambda one: -one.logp):
+    for one in sorted(found, key=lambda one: -np.round(one.logp, DIGITS)):
         runs_off = not one.is_settled and not all(other.is_settled for other in kept)
         if np.isfinite(one.logp) and not runs_off and not any(_is_at(k, one.z) for k in kept):
             kept.append(one)

@@ -235,7 +235,7 @@ def _asked(known, outputs):
         places = list(range(q)) if outputs is None else list(np.atleast_1d(outputs))
         if unknown := [k for k in places if k not in range(q)]:
             raise ValueError(
-                f"outputs: there is no {some(map(str, unknown))}; there are {q}, from 0 on."
+                f"outputs: there is no {some([*map(str, unknown)])}; there are {q}, from 0 on."
             )
         return lambda y: y[:, places], places
 

@@ -20,6 +20,7 @@ from pytensor.compile import Mode
 from scipy.linalg import eigh
 
 from pymc_kameleon.analysis.diagnose import FEWEST_DRAWS
+from pymc_kameleon.analysis.simulator_inputs import N_DRAWS
 from pymc_kameleon.analysis.unconstrained_draws import (
     NotMapped,
     on_unconstrained_scale,
@@ -31,9 +32,6 @@ from pymc_kameleon.findings.words import some
 from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.result.opening import draws_in, known_logp, opened
-
-N_PRIOR = 4096
-"""Draws of the prior: a probability is then known to .01."""
 
 MOST_COMBINATIONS, MOST_NAMED = 5, 4
 """Combinations that are shown, those of which least is known; and parameters named of each."""
@@ -145,13 +143,13 @@ def _prior(model, seed):
         raise ValueError(f"The prior of {some(calling)} calls a black box, which would take calls.")
     try:
         mode = Mode("py", None)  # compiling takes longer than such draws
-        drawn = pm.draw(model.free_RVs, draws=N_PRIOR, mode=mode, random_seed=seed)
+        drawn = pm.draw(model.free_RVs, draws=N_DRAWS, mode=mode, random_seed=seed)
     except NotImplementedError as error:
         raise ValueError(
             f"Some parameter has no proper prior to compare with ({error}). Give it one."
         ) from None
     natural = {rv: own[None] for rv, own in zip(model.free_RVs, drawn, strict=True)}
-    columns = [own[0].reshape(N_PRIOR, -1) for own in transformed(natural, model).values()]
+    columns = [own[0].reshape(N_DRAWS, -1) for own in transformed(natural, model).values()]
     return np.concatenate(columns, axis=1)
 
 

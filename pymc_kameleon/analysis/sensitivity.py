@@ -13,11 +13,12 @@ a random order of inputs, which are kept one after the other (Goda, arXiv:2009.0
 
 The emulator is not what it emulates. Each index is computed for functions that are drawn from the
 Gaussian process, each with points of its own, by how much it differs from that of the mean (Le
-Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336).
+Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336). Each has draws of its own, too: a bootstrap of the
+halves of chains.
 """
 
-import json
-from copy import copy
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import xarray as xr
@@ -26,18 +27,13 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import qmc, rankdata, sobol_indices
 from threadpoolctl import threadpool_limits
 
-from pymc_kameleon.analysis.corrections import WIDER
 from pymc_kameleon.analysis.deterministics import of_outputs
 from pymc_kameleon.analysis.emulator import SimulatorEmulator, emulator
-from pymc_kameleon.analysis.simulator_inputs import (
-    Posterior,
-    posterior_inputs,
-    prior_inputs,
-    simulator_in,
-)
+from pymc_kameleon.analysis.simulator_inputs import posterior_points, prior_inputs, simulator_in
 from pymc_kameleon.findings.finding import finding, said
 from pymc_kameleon.findings.words import some
 from pymc_kameleon.result.opening import evaluations_in, opened
+from pymc_kameleon.samplers.emulator.evaluations import shapes_in
 
 N_FUNCTIONS = 32
 """Functions drawn from the process: a 90 % interval is known to a tenth or so of its width."""
@@ -47,10 +43,8 @@ N_POINTS = 2**10
 .005."""
 
 MANY_POINTS, N_REPEATED = 2**12, 8
-"""Points for the emulator's mean, and how often it has others: a bootstrap tells their errors."""
-
-MOST_CHECKED = 2**12
-"""Draws at which functions are compared, at most: more than points, to see rare ones."""
+"""Points for the emulator's mean, and how often it has others: a bootstrap tells their errors. Also
+draws at which functions are compared, at most."""
 
 N_ROUNDS = 5
 """Fits of the emulator while it is improved: an engineering limit, as each takes a second."""
@@ -143,34 +137,34 @@ def sensitivity(
         raise ValueError("There is no emulator of a simulator: sample with pk.EmulatorMetropolis.")
     if known is dt and over == "posterior":
         raise ValueError("The posterior's draws are in the result of the run: pass that.")
-    shapes = None if known is dt else json.loads(evaluations_in(dt).attrs["shapes"])
+
+    def shapes():
+        return None if known is dt else shapes_in(evaluations_in(dt))
+
     if over == "prior":
         x, independent = prior_inputs(known.inputs, model, rng)
         drawn = Inputs(x, independent)
         known = known.everywhere(x)
         if n_evaluations:
-            simulator = simulator_in(model, known.label, shapes)
+            simulator = simulator_in(model, known.label, shapes())
             known = _improved(known, simulator, x, n_evaluations)
     else:
-        posterior_inputs(known.inputs, dt)  # which says what is lacking
-        posterior = Posterior(known.inputs, dt, model)
-        x = rng.permutation(posterior.x)
-        drawn = Inputs(posterior.x, independent=False)
+        x = posterior_points(known.inputs, dt, model)
+        drawn = Inputs(x, False, 2 * dt["posterior"].sizes["chain"])
+        x = rng.permutation(x)
     chosen = _chosen(known.inputs, inputs)
     if _are_names(outputs):
-        if shapes is None:
+        if known is dt:
             raise ValueError("outputs: an emulator knows of no variables; pass the result.")
-        outputs = {name: of_outputs(name, model, known.name, shapes) for name in outputs}
+        outputs = {name: of_outputs(name, model, known.name, shapes()) for name in outputs}
     ask, labels = _asked(known, outputs)
     varying = [known.drawn(rng) for _ in range(N_FUNCTIONS)]
     by_copula = None if drawn.independent else ask(known(drawn.sample(rng)))
-    if over == "posterior":
-        drawn.correct(posterior.averages)
     with threadpool_limits(1):  # matrices are small
         found = _of_functions(varying, known, ask, drawn, rng)
-        unknown = _unknown([ask(f(x[:MOST_CHECKED])) for f in varying])
+        unknown = _unknown([ask(f(x[:MANY_POINTS])) for f in varying])
     unsure = np.fmax(unknown, known.error_over or 0.0)
-    said(_doubts(unsure, ask(known(x[:MOST_CHECKED])), by_copula, labels))
+    said(_doubts(unsure, ask(known(x[:MANY_POINTS])), by_copula, labels))
     return _dataset(found, unknown, known.inputs, chosen, labels, ci_prob)
 
 
@@ -315,70 +309,36 @@ def _dataset(found, unknown, names, chosen, labels, ci_prob):
 
 
 class Inputs:
-    """What inputs vary over: what was drawn of each, and means, sds and correlations of scores."""
+    """What inputs vary over: what was drawn of each, and the correlations of normal scores.
 
-    def __init__(self, x, independent):
-        p = x.shape[1]
-        self.margins = [_Margin(column) for column in np.sort(x, axis=0).T]
-        self.independent, self._moments = independent, None
-        self.mean, self.sd, self.r = np.zeros(p), np.ones(p), np.eye(p)
-        self._varying = np.flatnonzero(np.ptp(x, axis=0) > 0)
-        if not independent and len(self._varying):
-            scores = ndtri((rankdata(x[:, self._varying], axis=0) - 0.5) / len(x))
-            self.r[np.ix_(self._varying, self._varying)] = np.corrcoef(scores, rowvar=False)
+    The draws x (n, p) consist of some parts that are about independent, such as halves of chains.
+    """
 
-    def correct(self, averages):
-        """Take means, sds and correlations of scores by better averages than over draws.
-
-        The `averages` are those of a function of inputs (n, p), as `averages` returns them.
-        """
-        first, second = np.triu_indices(len(self._varying))
-
-        def moments(x):
-            z = self._scores(x)[:, self._varying]
-            return np.concatenate([z, z[:, first] * z[:, second]], axis=1)
-
-        if len(self._varying):
-            self._moments = averages(moments)
-            self._take(self._moments[0])
+    def __init__(self, x, independent, n_parts=1):
+        self._margins, self.independent = np.sort(x, axis=0).T, independent
+        self._parts, self.r = np.array_split(x, n_parts), np.eye(x.shape[1])
+        varying = np.flatnonzero(np.ptp(x, axis=0) > 0)
+        if not independent and len(varying):
+            scores = ndtri((rankdata(x[:, varying], axis=0) - 0.5) / len(x))
+            self.r[np.ix_(varying, varying)] = np.corrcoef(scores, rowvar=False)
 
     def resampled(self, rng):
-        """Return the same of other draws, as they might have been: a bootstrap of chains' halves.
-
-        Without moments that were corrected they are these draws.
-        """
-        if self._moments is None or not np.isfinite(self._moments[1]).all():
+        """Return them with other draws, as they might have been: a bootstrap of the parts."""
+        n = len(self._parts)
+        if n == 1:
             return self
-        new, (mean, halves) = copy(self), self._moments
-        n = len(halves)
-        off = halves[rng.integers(n, size=n)].mean(axis=0) - halves.mean(axis=0)
-        new._take(mean + off * (n / (n - 1)) ** 0.5)
-        return new
+        parts = [self._parts[k] for k in rng.integers(n, size=n)]
+        return Inputs(np.concatenate(parts), self.independent)
 
-    def _take(self, moments):
-        """Take the means of scores, and of their products, unless they say next to nothing."""
-        p, own = len(self._varying), self._varying
-        mean, products = np.split(moments, [p])
-        covariance, places = np.empty((p, p)), np.triu_indices(p)
-        covariance[places] = covariance.T[places] = products
-        values, vectors = np.linalg.eigh(covariance - np.outer(mean, mean))
-        covariance = (vectors * np.maximum(values, 0.0)) @ vectors.T  # by errors it is indefinite
-        sd = np.sqrt(np.diag(covariance))
-        if sd.min() > 1 / WIDER:
-            self.mean, self.sd, self.r = self.mean.copy(), self.sd.copy(), self.r.copy()
-            self.mean[own], self.sd[own] = mean, sd
-            self.r[np.ix_(own, own)] = covariance / np.outer(sd, sd)
-
-    def _scores(self, x):
-        """Return scores of inputs (n, p), as if their margins were those that were drawn."""
-        columns = [own.score(part) for own, part in zip(self.margins, x.T, strict=True)]
-        return np.column_stack(columns)
+    @property
+    def dists(self):
+        """What SciPy takes as the distributions of inputs."""
+        return [SimpleNamespace(ppf=partial(_quantile, own)) for own in self._margins]
 
     def of(self, z):
         """Return inputs (n, p) of scores z (n, p)."""
-        z = self.mean + self.sd * z
-        columns = [own.ppf(ndtr(part)) for own, part in zip(self.margins, z.T, strict=True)]
-        return np.column_stack(columns)
+        pairs = zip(self._margins, ndtr(z).T, strict=True)
+        return np.column_stack([_quantile(*pair) for pair in pairs])
 
     def anew(self, noise, z=None, kept=()):
         """Return scores that are those of z (n, p) in `kept` places, and drawn anew elsewhere."""
@@ -404,18 +364,9 @@ class Inputs:
         return self.of(self.anew(normal_points(len(self.r), N_POINTS, rng)))
 
 
-class _Margin:
-    """The distribution of an input, by its sorted draws."""
-
-    def __init__(self, draws):
-        self._draws, self._levels = draws, (np.arange(len(draws)) + 0.5) / len(draws)
-        self.varies = draws[-1] > draws[0]
-
-    def ppf(self, q):
-        return np.interp(q, self._levels, self._draws)
-
-    def score(self, x):
-        return ndtri(np.interp(x, self._draws, self._levels))
+def _quantile(draws, q):
+    """Return the quantiles at q of sorted draws."""
+    return np.interp(q, (np.arange(len(draws)) + 0.5) / len(draws), draws)
 
 
 def normal_points(d, n, rng):
@@ -431,7 +382,7 @@ def indices(function, inputs, rng, n=N_POINTS):
     """
     p = len(inputs.r)
     if inputs.independent:
-        found = sobol_indices(func=lambda x: function(x.T).T, n=n, dists=inputs.margins, rng=rng)
+        found = sobol_indices(func=lambda x: function(x.T).T, n=n, dists=inputs.dists, rng=rng)
         kinds = {"first_order": found.first_order, "total_order": found.total_order}
         return {kind: values.reshape(-1, p) for kind, values in kinds.items()}
     explained, places = _Explained(function, inputs, n, rng), range(p)

@@ -21,18 +21,12 @@ from pymc_kameleon.result.opening import draws_in
 from pymc_kameleon.samplers.emulator.evaluations import labels
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 
-N_PRIOR = 2**14
-"""Draws of the prior, evenly spread where PyMC knows its quantiles."""
+N_DRAWS = 2**14
+"""Draws of the posterior, at most, and of the prior: evenly spread if PyMC knows its quantiles."""
 
 
-def posterior_inputs(names, dt):
-    """Return the draws (n, p) of inputs; raise a ValueError for what the result does not keep."""
-    x = _inputs_of(names, draws_in(dt, "go by"))
-    return x.reshape(-1, len(names))
-
-
-def _inputs_of(names, posterior):
-    """Return the draws (chain, draw, p) of inputs."""
+def posterior_inputs(names, posterior):
+    """Return the draws (chain, draw, p) of inputs; a ValueError says which are not there."""
     columns = []
     for name in names:
         try:
@@ -46,60 +40,28 @@ def _inputs_of(names, posterior):
     return np.stack([own.transpose("chain", "draw").values for own in columns], axis=2)
 
 
-class Posterior:
-    """What inputs vary over after a run: draws `x` (n, p), or more points, and better averages.
+def posterior_points(names, dt, model):
+    """Return what inputs vary over after a run, (n, p), one chain after the other.
 
     The emulator's chain has stopped at many points between draws. They stand for draws where the
     emulated posterior is so close to the posterior that the bias is less than the error of draws:
     χ² / n bounds both squares, relative to the variance, with χ² = 1 / share − 1 by the weights.
     """
-
-    def __init__(self, names, dt, model):
-        self._names, self._draws = names, Draws(dt, model, evaluates=False)
-        posterior = self._draws.posterior
+    x = posterior_inputs(names, draws_in(dt, "go by")).reshape(-1, len(names))
+    if EMULATOR_MOVES in dt.children:
+        draws, moves = Draws(dt, model, evaluates=False), moves_of(dt[EMULATOR_MOVES].to_dataset())
         whole = {name for name, _ in map(split_name, names)}
-        whole = [name if name in posterior else natural_name(name) for name in sorted(whole)]
-        own = {name: posterior[name].transpose("chain", "draw", ...) for name in whole}
-        self._dims = {name: values.dims for name, values in own.items()}
-        self._is_known = self._draws.can_correct(whole) == whole
-        self._x = self._of({name: values.values for name, values in own.items()})
-        self.x = self._x.reshape(-1, len(names))
-        if self._is_known and EMULATOR_MOVES in dt.children:
-            moves = moves_of(dt[EMULATOR_MOVES].to_dataset())
-            if len(moves.log_w) and (1 / ess_share(moves.log_w) - 1) * len(self.x) < 1:
-                self.x = self._at(moves.stops.reshape(-1, moves.stops.shape[2]))
+        own = [name if name in draws.posterior else natural_name(name) for name in sorted(whole)]
+        is_close = len(moves.log_w) and (1 / ess_share(moves.log_w) - 1) * len(x) < 1
+        if is_close and draws.can_correct(own) == own:
+            dims = {name: ("chain", "draw", *draws.posterior[name].dims[2:]) for name in own}
 
-    def averages(self, function):
-        """Return means (k,) of a function of inputs (n, p), with values (n, k), and halves.
+            def of(variables):
+                data = {name: (dims[name], variables[name]) for name in own}
+                return posterior_inputs(names, xr.Dataset(data))
 
-        They are corrected where the result allows that, as those of ``pk.expectation``. Halves
-        (2 · chains, k) are the means of the first and the second half of each chain.
-        """
-        chains, n, p = self._x.shape
-        values = function(self._x.reshape(-1, p)).reshape(chains, n, -1)
-
-        def at(points):
-            return function(self._at(points))
-
-        is_known = self._is_known and self._draws.is_of_each_draw(values, at)
-        found = self._draws.corrected(values, at if is_known else None)
-        means, parts = values.mean(axis=(0, 1)), np.array_split(values, 2, axis=1)
-        halves = np.concatenate([part.mean(axis=1) for part in parts])
-        if found is None or len(found.halves) != len(halves):
-            return means, halves
-        return (
-            np.where(found.is_better, found.mean, means),
-            np.where(found.is_better, found.halves, halves),
-        )
-
-    def _of(self, variables):
-        """Return inputs (chain, draw, p) of variables by name, (chain, draw, ...)."""
-        data = {name: (dims, variables[name]) for name, dims in self._dims.items()}
-        return _inputs_of(self._names, xr.Dataset(data))
-
-    def _at(self, points):
-        """Return inputs (n, p) at points (n, d) of the unconstrained scale."""
-        return self._draws.at(points, self._of, [*self._dims])
+            x = draws.at(moves.stops.reshape(-1, moves.stops.shape[2]), of, own)
+    return x[:: -(-len(x) // N_DRAWS)]
 
 
 def prior_inputs(names, model, rng):
@@ -113,7 +75,7 @@ def prior_inputs(names, model, rng):
             "pm.Deterministic."
         )
     variables = {name: _variable(name, model) for name, _ in elements}
-    drawn = pm.draw(list(variables.values()), draws=N_PRIOR, random_seed=rng)
+    drawn = pm.draw(list(variables.values()), draws=N_DRAWS, random_seed=rng)
     drawn = dict(zip(variables, drawn, strict=True))
     independent = _are_independent(list(variables.values()), model)
     if independent:

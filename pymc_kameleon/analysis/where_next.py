@@ -108,7 +108,7 @@ def _candidates(dt, posterior, candidates, name):
         known = emulator(dt, name)
         if not isinstance(known, SimulatorEmulator):
             raise ValueError("candidates is missing, and the result has no emulator of outputs.")
-        x = posterior_inputs(known.inputs, dt)
+        x = posterior_inputs(known.inputs, posterior).reshape(-1, len(known.inputs))
         return known(x), list(range(known.n_outputs)), known.error(x)
     values = _values(posterior, candidates, "candidates")
     if values.ndim != 3:

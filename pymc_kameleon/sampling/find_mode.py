@@ -1,6 +1,5 @@
 """``pk.find_mode``: the maximum of a posterior, from a run and perhaps some more evaluations."""
 
-import json
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +39,7 @@ from pymc_kameleon.model.layout import split_name
 from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.model.starts import prior_draws
 from pymc_kameleon.result.opening import draws_in, known_logp, opened
-from pymc_kameleon.samplers.emulator.evaluations import calls_in
+from pymc_kameleon.samplers.emulator.evaluations import calls_in, shapes_in
 from pymc_kameleon.sampling.sample import sample
 from pymc_kameleon.sampling.workers import evaluators_of
 from pymc_kameleon.step.groups import EVALUATIONS, FINDINGS
@@ -208,8 +207,7 @@ def _density(model, dt, z, layout, point):
         raise ValueError(f"The result is of another model: it has coordinates {some(own)}.")
     known = _finite(data["z"].values[:, [own.index(name) for name in names]], data["logp"].values)
     if "boxes" in data.attrs:
-        shapes = json.loads(data.attrs["shapes"])
-        return EmulatedModel(model, point, z, known, calls_in(data), shapes)
+        return EmulatedModel(model, point, z, known, calls_in(data), shapes_in(data))
     return ProcessOfLogp(model, point, z, known)
 
 

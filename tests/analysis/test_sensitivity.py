@@ -129,6 +129,21 @@ def test_an_input_that_does_not_vary_explains_nothing():
     assert_allclose([found[kind][0, 3] for kind in found], 0, atol=0.01)
 
 
+def test_a_bootstrap_of_parts_varies_as_other_draws_do():
+    """Correlations of parts that are drawn anew are about as far apart as those of new draws."""
+
+    def correlations(draw, n=200):
+        return np.array([draw(k).r[0, 1] for k in range(n)])
+
+    drawn = Inputs(dependent(1600), False, n_parts=8)
+    rng = np.random.default_rng(1)
+    again = correlations(lambda _: drawn.resampled(rng))
+    others = np.random.default_rng(2).normal(size=(200, 1600, len(SLOPES))) @ MIXING.T
+    new = correlations(lambda k: Inputs(others[k], independent=False))
+    assert 0.4 < again.std() / new.std() < 1.8
+    assert Inputs(dependent(1600), independent=False).resampled(rng).r[0, 1] == drawn.r[0, 1]
+
+
 # ---- functions that are drawn from the process --------------------------------------------------
 
 
@@ -267,6 +282,15 @@ def test_outputs_may_be_variables_of_the_model(decay):
     expected = pk.sensitivity(dt, outputs=functions, model=model, random_seed=1)
     assert named["output"].values.tolist() == ["total", "ends[0]", "ends[1]"]
     assert_allclose(named["first_order"], expected["first_order"], rtol=1e-6)
+
+
+def test_results_of_older_versions_have_no_shapes(decay):
+    model, dt = decay
+    older = dt.copy()
+    older["evaluations"].attrs = {k: v for k, v in dt["evaluations"].attrs.items() if k != "shapes"}
+    assert "first_order" in pk.sensitivity(older, model=model)
+    with pytest.raises(ValueError, match="of an older version"):
+        pk.sensitivity(older, outputs="total", model=model)
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,16 @@ def calls_in(data):
     return found
 
 
+def shapes_in(data):
+    """Return the shapes of outputs, of each call in the graph, as Simulators have them."""
+    if "shapes" not in data.attrs:
+        raise ValueError(
+            "The result lacks the shapes of what black boxes return, as it is of an older version. "
+            "pk.sample(reuse=dt) makes one that does, from its evaluations."
+        )
+    return json.loads(data.attrs["shapes"])
+
+
 # ---- what a run takes up ------------------------------------------------------------------------
 
 

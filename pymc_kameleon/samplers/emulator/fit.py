@@ -111,7 +111,7 @@ class Fit(NamedTuple):
         u = self.transformed(x)
         near = nearness(squared_distances(u, self.u))
         t = self.mean + u @ self.slopes.T + near**2 @ self.weights
-        return np.where(self.log_outputs, np.exp(np.where(self.log_outputs, t, 0.0)), t)
+        return untransformed(t, self.log_outputs)
 
     def derivatives(self, x):
         """Return ∂t/∂g (N, q, p): of outputs in inputs, after logarithms where these are taken."""
@@ -222,12 +222,16 @@ class Uncertainty(NamedTuple):
 
     def of(self, fit, x):
         """Return the standard deviations (N, q) of predictions at inputs x (N, p)."""
-        u = fit.transformed(x)
-        k = nearness(squared_distances(u, fit.u)) ** 2 + self.linear * u @ fit.u.T + CONSTANT
-        own = 1.0 + self.linear * np.sum(u * u, axis=1) + CONSTANT
-        explained = np.sum((k @ self.inverse.T) ** 2, axis=1)
-        sd = np.sqrt(np.maximum(own - explained, 0.0) + self.noise)[:, None] * self.sd
+        _, left = self._explained(fit, fit.transformed(x))
+        sd = np.sqrt(np.maximum(left, 0.0) + self.noise)[:, None] * self.sd
         return np.where(fit.log_outputs, sd * fit.predict(x), sd)
+
+    def _explained(self, fit, u):
+        """Return L⁻¹k (N, n) of points u (N, p), and the variances (N,) that this leaves."""
+        k = nearness(squared_distances(u, fit.u)) ** 2 + self.linear * u @ fit.u.T + CONSTANT
+        rows = k @ self.inverse.T
+        own = 1.0 + self.linear * np.sum(u * u, axis=1) + CONSTANT
+        return rows, own - np.sum(rows**2, axis=1)
 
     def least_known(self, fit, x, n, scale):
         """Return the places of n of the inputs x (N, p), each where outputs are least known.
@@ -236,9 +240,7 @@ class Uncertainty(NamedTuple):
         the outputs' `scale` (q,), and added up. Of logarithms they are those of log-normals.
         """
         u, y = fit.transformed(x), fit.predict(x)
-        k = nearness(squared_distances(u, fit.u)) ** 2 + self.linear * u @ fit.u.T + CONSTANT
-        rows = k @ self.inverse.T
-        left = 1.0 + self.linear * np.sum(u * u, axis=1) + CONSTANT - np.sum(rows**2, axis=1)
+        rows, left = self._explained(fit, u)
         places, columns = [], np.empty((len(u), n))
         for m in range(n):
             square = np.maximum(left, 0.0)[:, None] * self.sd**2
@@ -281,7 +283,7 @@ class Uncertainty(NamedTuple):
             k = near + self.linear * u @ fit.u.T + CONSTANT
             t = fit.mean + u @ fit.slopes.T + near @ fit.weights
             t += features(u) @ loadings - k @ weights
-            return np.where(fit.log_outputs, np.exp(np.where(fit.log_outputs, t, 0.0)), t)
+            return untransformed(t, fit.log_outputs)
 
         return function
 
@@ -316,8 +318,7 @@ def left_out_errors(fit, unsure, x, y, drop, d, m):
     x, y, _ = _rows(x, y, _tempered(drop, d), m)
     variances = 1 / np.einsum("ij,ij->j", unsure.inverse, unsure.inverse)[:, None]
     t = transformed(y, fit.log_outputs) - fit.weights * variances
-    predicted = np.where(fit.log_outputs, np.exp(np.where(fit.log_outputs, t, 0.0)), t)
-    return predicted - y, fit.weights * np.sqrt(variances), x, y
+    return untransformed(t, fit.log_outputs) - y, fit.weights * np.sqrt(variances), x, y
 
 
 class _Problem:
@@ -358,7 +359,7 @@ class _Problem:
     def take_directions(self, fit):
         """Take M from the derivatives of `fit`."""
         g = self.v[self.best(N_DIRECTIONS)] * self.sd + self.centre
-        x = np.where(self.log_inputs, np.exp(np.where(self.log_inputs, g, 0.0)), g)
+        x = untransformed(g, self.log_inputs)
         weights = self.per_noise / np.where(self.scale > 0, self.scale, np.inf)
         slopes = (weights[:, None] * (fit.derivatives(x) * self.sd)).reshape(-1, g.shape[1])
         largest = np.abs(slopes).max()
@@ -493,3 +494,8 @@ def transformed(columns, are_logarithms):
     logarithms = np.full(columns.shape, np.nan)
     np.log(columns, out=logarithms, where=columns > 0)
     return np.where(are_logarithms, logarithms, columns)
+
+
+def untransformed(columns, are_logarithms):
+    """Return columns, or the exponentials of those that are logarithms."""
+    return np.where(are_logarithms, np.exp(np.where(are_logarithms, columns, 0.0)), columns)

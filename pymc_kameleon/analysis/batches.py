@@ -22,9 +22,6 @@ coefficients of controls are, and R-hat and ESS are looked at. Fewer are not wor
 ROUNDING = 1e-12
 """What rounding makes of values that are equal, at most, as a share of their mean."""
 
-NUMBERS_PER_PART = 2**21
-"""Values of functions that are computed at a time."""
-
 
 class Batches(NamedTuple):
     """Batches of the draws of each chain, and which of them moves are in."""

@@ -13,7 +13,6 @@ import numpy as np
 
 from pymc_kameleon.analysis.batches import (
     LEAST_BATCHES,
-    NUMBERS_PER_PART,
     batches_of,
     coefficients,
     combined,
@@ -22,6 +21,7 @@ from pymc_kameleon.analysis.batches import (
     widened_range,
 )
 from pymc_kameleon.analysis.corrections import Moves, NotCorrected, correction_by
+from pymc_kameleon.core.conventions import NUMBERS_PER_PART
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 
 FAR = 1.75

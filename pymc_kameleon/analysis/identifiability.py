@@ -33,7 +33,7 @@ from pymc_kameleon.model.black_boxes import black_boxes
 from pymc_kameleon.model.pymc_internals import natural_name
 from pymc_kameleon.result.opening import draws_in, known_logp, opened
 
-MOST_COMBINATIONS, MOST_NAMED = 5, 4
+SHOWN = 5
 """Combinations that are shown, those of which least is known; and parameters named of each."""
 
 FELT = 0.9
@@ -189,11 +189,11 @@ def _combinations(u, prior, names):
     for own, other in (halves, halves[::-1]):
         _, of_half = eigh(own, prior)
         values += np.einsum("ik,ij,jk->k", of_half, other, of_half) / 2
-    order = np.argsort(-values)[:MOST_COMBINATIONS]
+    order = np.argsort(-values)[:SHOWN]
     rows, alone = [], []
     for k in order:
         v = vectors[:, k] / np.abs(vectors[:, k]).max()
-        largest = np.argsort(-np.abs(v))[:MOST_NAMED]
+        largest = np.argsort(-np.abs(v))[:SHOWN]
         named = [j for j in largest if abs(v[j]) >= IN_A_COMBINATION]
         v *= np.sign(v[named[0]])
         words = " ".join(f"{v[j]:+.2f} {names[j]}" for j in named)

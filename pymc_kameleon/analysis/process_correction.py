@@ -8,11 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, Corrected
+from pymc_kameleon.analysis.batches import Corrected
 from pymc_kameleon.analysis.corrections import Correction, NotCorrected
 from pymc_kameleon.approximation.linalg import linear_algebra
 from pymc_kameleon.approximation.records import MANY_DRAWS, MOST_REMEMBERED, evenly
-from pymc_kameleon.core.conventions import FEW
+from pymc_kameleon.core.conventions import FEW, NUMBERS_PER_PART
 from pymc_kameleon.samplers.surrogate.active.averages import ProcessPosterior
 from pymc_kameleon.samplers.surrogate.active.star import least_exact
 from pymc_kameleon.samplers.surrogate.active.way import MOST_FOR_ALL, Known

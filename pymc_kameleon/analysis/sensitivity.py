@@ -38,11 +38,11 @@ from pymc_kameleon.samplers.emulator.evaluations import shapes_in
 N_FUNCTIONS = 32
 """Functions drawn from the process: a 90 % interval is known to a tenth or so of its width."""
 
-N_POINTS = 2**10
+N_POINTS = 1024
 """Points of each function, a power of 2, as Sobol's sequence wants: errors of an index are about
 .005."""
 
-MANY_POINTS, N_REPEATED = 2**12, 8
+MANY_POINTS, N_REPEATED = 4096, 8
 """Points for the emulator's mean, and how often it has others: a bootstrap tells their errors. Also
 draws at which functions are compared, at most."""
 

@@ -21,7 +21,7 @@ from pymc_kameleon.result.opening import draws_in
 from pymc_kameleon.samplers.emulator.evaluations import labels
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 
-N_DRAWS = 2**14
+N_DRAWS = 16_384
 """Draws of the posterior, at most, and of the prior: evenly spread if PyMC knows its quantiles."""
 
 

@@ -10,13 +10,15 @@ import pandas as pd
 from arviz_base import extract, rcParams
 from arviz_stats import summary as arviz_summary
 from arviz_stats.base import array_stats
+from numpy.polynomial.chebyshev import chebpts2
 from scipy.interpolate import PchipInterpolator
 from scipy.stats import norm
 
-from pymc_kameleon.analysis.batches import NUMBERS_PER_PART, ROUNDING, Corrected, r_hat
+from pymc_kameleon.analysis.batches import ROUNDING, Corrected, r_hat
 from pymc_kameleon.analysis.corrections import WIDER
 from pymc_kameleon.analysis.draws_of_result import Draws, not_finite, side_by_side
 from pymc_kameleon.analysis.trust import few_events, high_errors, signs
+from pymc_kameleon.core.conventions import NUMBERS_PER_PART
 from pymc_kameleon.findings.diagnosis import CHECK, NOT_USABLE, diagnosis_in
 from pymc_kameleon.findings.finding import finding, said, say
 from pymc_kameleon.findings.words import some
@@ -26,7 +28,7 @@ from pymc_kameleon.step.groups import FINDINGS
 GRID = 30
 """Points at which F is estimated."""
 
-LEVELS = (1 - np.cos(np.pi * np.arange(GRID) / (GRID - 1))) / 2
+LEVELS = (1 + chebpts2(GRID)) / 2
 """F at these points, by the draws: they are denser towards both ends."""
 
 MOST_SHARED = 0.01

@@ -22,7 +22,6 @@ Markov chain Monte Carlo samplers", Journal of the Royal Statistical Society B 7
 import numpy as np
 
 from pymc_kameleon.analysis.batches import (
-    NUMBERS_PER_PART,
     batches_of,
     coefficients,
     combined,
@@ -31,6 +30,7 @@ from pymc_kameleon.analysis.batches import (
     widened_range,
 )
 from pymc_kameleon.analysis.corrections import Moves, NotCorrected, correction_by
+from pymc_kameleon.core.conventions import NUMBERS_PER_PART
 from pymc_kameleon.result.superchains import size_of_superchains
 from pymc_kameleon.samplers.surrogate.moves import (
     SETS,

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-MOST_ROWS, MOST_BYTES = 20_000, 2**27
+from pymc_kameleon.core.conventions import MOST_BYTES
+
+MOST_ROWS = 20_000
 """What a result keeps of evaluations, at most; of more, some that are evenly spaced."""
 
 MOST_REUSED = 2000

@@ -15,4 +15,7 @@ FEW = 30
 """Independent values from which a mean is nearly normal, and a variance known to a quarter."""
 
 MOST_BYTES = 2**26
-"""Memory for what waits to be written, or may be asked for again."""
+"""Memory for what waits to be written, may be asked for again, or is kept of evaluations."""
+
+NUMBERS_PER_PART = 2**21
+"""Numbers that are computed at a time, or that a chain keeps of evaluations, at most."""

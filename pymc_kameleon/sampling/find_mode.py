@@ -14,7 +14,6 @@ from pymc_kameleon.analysis.mode.densities import (
     ProcessOfLogp,
 )
 from pymc_kameleon.analysis.mode.maxima import (
-    DIFFERENCE,
     FLAT,
     SETTLED,
     distinct,
@@ -29,6 +28,7 @@ from pymc_kameleon.analysis.unconstrained_draws import (
 )
 from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.records import evenly
+from pymc_kameleon.approximation.search import DIFFERENCE
 from pymc_kameleon.findings.diagnosis import diagnosis_in
 from pymc_kameleon.findings.finding import finding, said
 from pymc_kameleon.findings.words import counted, some
@@ -50,12 +50,9 @@ N_STARTS, MOST_FITTED = 16, 4
 """Draws that climbs begin at, and as many of the prior; and maxima about which an approximation is
 fitted, at most."""
 
-PAIRS, BESIDE = 2, 0.5
-"""Pairs of points that a check evaluates on opposite sides of a maximum, and how far from it they
-are drawn, in standard deviations by its curvature."""
-
-ROUND = 1 + 2 * PAIRS
-"""Evaluations of a check."""
+ROUND, BESIDE = 5, 0.5
+"""Evaluations of a check: a maximum, and pairs of points on opposite sides of it; and how far from
+it these are drawn, in standard deviations by its curvature."""
 
 CHECKS = 30
 """Evaluations that are kept for checking, at most, where a model is searched anew."""
@@ -257,13 +254,14 @@ class _Search:
             self._density.fit_about(top.z)
             values, vectors = np.linalg.eigh(top.curvature)
             shape = top.factor @ (vectors / np.sqrt(np.maximum(values, FLAT)))
-            steps = BESIDE * rng.standard_normal((PAIRS, top.z.size)) @ shape.T
+            pairs = ROUND // 2
+            steps = BESIDE * rng.standard_normal((pairs, top.z.size)) @ shape.T
             points = np.concatenate([top.z[None], top.z + steps, top.z - steps])
             predicted, _ = self._density.values(points)
             logp = np.array([self._density.evaluate(z) for z in points])
             own, *beside = predicted - logp
             with np.errstate(invalid="ignore"):  # of impossible points
-                of_slopes = np.abs(np.subtract(beside[:PAIRS], beside[PAIRS:])) / 2
+                of_slopes = np.abs(np.subtract(beside[:pairs], beside[pairs:])) / 2
             self.found = distinct([*self._fitted_about([top]), *others])
             self.off = max(abs(own), self.found[0].logp - logp[0])
             is_right = of_slopes.max() < BESIDE * np.sqrt(2 * SETTLED)

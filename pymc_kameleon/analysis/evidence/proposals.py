@@ -16,7 +16,6 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from pymc_kameleon.analysis.batches import NUMBERS_PER_PART
 from pymc_kameleon.analysis.evidence.bridge import EDGE, ROUNDS
 from pymc_kameleon.analysis.evidence.reference import N_SEEN, Reference, reference_of
 from pymc_kameleon.analysis.evidence.warp import Unwarped, Warp, Warped
@@ -25,7 +24,7 @@ from pymc_kameleon.approximation.drops import NEGLIGIBLE, drop
 from pymc_kameleon.approximation.linalg import cholesky, linear_algebra, whitened
 from pymc_kameleon.approximation.records import evenly
 from pymc_kameleon.core.arrays import allocate
-from pymc_kameleon.core.conventions import FEW
+from pymc_kameleon.core.conventions import FEW, NUMBERS_PER_PART
 from pymc_kameleon.samplers.surrogate import fit
 from pymc_kameleon.samplers.surrogate.density import Surrogate
 from pymc_kameleon.samplers.surrogate.inner_chain import Parameters

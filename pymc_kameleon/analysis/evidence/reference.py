@@ -4,10 +4,10 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import qmc
 
-from pymc_kameleon.analysis.batches import NUMBERS_PER_PART
 from pymc_kameleon.analysis.modes_of_draws import near_groups
 from pymc_kameleon.approximation.linalg import whitened
 from pymc_kameleon.approximation.records import evenly
+from pymc_kameleon.core.conventions import NUMBERS_PER_PART
 from pymc_kameleon.core.moments import shrunk_covariance
 from pymc_kameleon.samplers.surrogate.moves import SETS, points_of_t
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from pymc_kameleon.approximation.linalg import cholesky
+from pymc_kameleon.approximation.search import DIFFERENCE, LOSS_OUTSIDE, TOLERANCE
 from pymc_kameleon.core.moments import shrunk_covariance
 
 SETTLED = 0.005
@@ -18,15 +19,8 @@ SETTLED = 0.005
 FLAT = 1e-4
 """Curvature in w, that is relative to the draws' inverse covariance, below which there is none."""
 
-MOST_STEPS, MOST_CLIMBS, NO_GAIN, DIFFERENCE = 2000, 20, 1e-6, 1e-3
-"""Steps of a climb, and climbs from where the last one has ended, at most; the gain in log-density
-after which there is no other one; and differences of slopes in w."""
-
-DIGITS = 6
-"""Of log-densities; of those that are equal the first one is taken, which draws have led to."""
-
-OUTSIDE = 1e10
-"""Loss where the density is 0."""
+MOST_CLIMBS = 20
+"""Climbs from where the last one has ended, at most."""
 
 
 class Maximum(NamedTuple):
@@ -53,7 +47,7 @@ def climb(density, start, factor):
     found = _at(density, start, factor)
     for _ in range(MOST_CLIMBS):
         end = _at(density, _top(density, found.z, factor), factor)
-        if not end.logp > found.logp + NO_GAIN:
+        if not end.logp > found.logp + TOLERANCE:
             break
         found = end
         values, vectors = np.linalg.eigh(end.curvature)
@@ -68,10 +62,10 @@ def _top(density, start, factor):
     def loss(w):
         (logp,), (slope,) = density.values((start + factor @ w)[None])
         if not (np.isfinite(logp) and np.isfinite(slope).all()):
-            return OUTSIDE, np.zeros(w.size)
+            return LOSS_OUTSIDE, np.zeros(w.size)
         return at_start - logp, -factor.T @ slope
 
-    options = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS, "ftol": 1e-12, "gtol": 1e-7}
+    options = {"ftol": 1e-12, "gtol": 1e-7}
     w = minimize(loss, np.zeros(start.size), jac=True, method="L-BFGS-B", options=options).x
     return start + factor @ w
 
@@ -104,7 +98,7 @@ def maxima(density, starts, factor):
     with np.errstate(all="ignore"):
         tops = np.array([_top(density, z, factor) for z in starts])
         logp, _ = density.values(tops)
-        for z in tops[np.argsort(-np.round(logp, DIGITS), kind="stable")]:
+        for z in tops[_from_the_highest(logp)]:
             if not any(_is_at(one, z) for one in kept):
                 kept.append(climb(density, z, factor))
     return distinct(kept)
@@ -113,11 +107,16 @@ def maxima(density, starts, factor):
 def distinct(found):
     """Return different ones of some Maxima, the highest first, and of those that run off one."""
     kept = []
-    for one in sorted(found, key=lambda one: -np.round(one.logp, DIGITS)):
+    for one in [found[k] for k in _from_the_highest([one.logp for one in found])]:
         runs_off = not one.is_settled and not all(other.is_settled for other in kept)
         if np.isfinite(one.logp) and not runs_off and not any(_is_at(k, one.z) for k in kept):
             kept.append(one)
     return kept
+
+
+def _from_the_highest(logp):
+    """Return the order of log-densities; among equal ones, those that draws have led to first."""
+    return np.argsort(-np.round(np.divide(logp, TOLERANCE)), kind="stable")
 
 
 def _is_at(found, z):

@@ -9,6 +9,7 @@ import numpy as np
 
 from pymc_kameleon.approximation.modes import shares_in
 from pymc_kameleon.approximation.records import MOST_REMEMBERED
+from pymc_kameleon.core.conventions import NUMBERS_PER_PART
 from pymc_kameleon.core.history import History
 from pymc_kameleon.core.scaling import ScaleTuning, best_scale
 from pymc_kameleon.findings.finding import finding
@@ -21,8 +22,8 @@ FIT_GROWTH = 1.2
 MOST_MOVES = 2000
 """Moves of tuning that a chain remembers, at most; of more, some that are evenly spaced."""
 
-MOST_KEPT_NUMBERS, LEAST_KEPT = 2**21, 300
-"""Numbers of evaluations that a chain remembers, at most; but so many evaluations at least."""
+LEAST_KEPT = 300
+"""Evaluations that a chain remembers, at least, however many numbers each has."""
 
 
 class ApproximationStep(KameleonStep):
@@ -43,7 +44,7 @@ class ApproximationStep(KameleonStep):
         `evaluation` is how many numbers are kept of each.
         """
         log_scale, scale = ScaleTuning.start(self.target_accept, np.log(best_scale(d)))
-        most = max(LEAST_KEPT, min(MOST_REMEMBERED, MOST_KEPT_NUMBERS // evaluation))
+        most = max(LEAST_KEPT, min(MOST_REMEMBERED, NUMBERS_PER_PART // evaluation))
         kept = min(self.search.most_evaluations() + 1 + n_tune, most)
         sizes = {"d": d, "row": 2 * d + 2, "kinds": len(self.kinds)}
         sizes |= {"kept": kept, "evaluation": evaluation}

@@ -21,6 +21,7 @@ from pymc_kameleon.approximation.records import (
     some_of_each,
     thinned,
 )
+from pymc_kameleon.core.conventions import NUMBERS_PER_PART
 from pymc_kameleon.findings.words import counted
 from pymc_kameleon.samplers.emulator.fit import Hyper
 from pymc_kameleon.samplers.emulator.learning import (
@@ -32,10 +33,6 @@ from pymc_kameleon.samplers.emulator.learning import (
 from pymc_kameleon.step.learned import COORDINATE
 
 _log = logging.getLogger("pymc_kameleon")
-
-MOST_REUSED_BYTES = 2**24
-"""What a chain takes up of calls of a box, at most. Those of tuning, which are far from each other,
-go first, to half of it; of more, some that are evenly spaced."""
 
 RELATIVE, OF_SPREAD = 1e-5, 1e-6
 """Differences of outputs that count as none: relative, and to their standard deviation."""
@@ -288,8 +285,8 @@ def _chosen(found):
     if len(rows) == 0:
         return found[0]._replace(x=x[:0], y=y[:0], logp=logp[:0], tuning=tuning[:0])
     best = rows[np.argmax(np.nan_to_num(logp[rows], nan=-np.inf))]
-    most = min(MOST_REUSED, MOST_REUSED_BYTES // (8 * (x.shape[1] + y.shape[1] + 1)))
-    if len(rows) > most:
+    most = min(MOST_REUSED, NUMBERS_PER_PART // (x.shape[1] + y.shape[1] + 1))
+    if len(rows) > most:  # those of tuning first, which are far from each other
         rows = rows[some_of_each(tuning[rows], most)]
     rows = np.concatenate([[best], rows[rows != best]])
     return found[0]._replace(x=x[rows], y=y[rows], logp=logp[rows], tuning=tuning[rows])

@@ -5,6 +5,7 @@ An ApproximationMetropolis whose s is the model's posterior with emulated black 
 
 from typing import NamedTuple
 
+from pymc_kameleon.approximation.modes import MOST_MODES
 from pymc_kameleon.core.arrays import extended, floats
 from pymc_kameleon.core.jit import jit
 from pymc_kameleon.core.linalg import copy
@@ -24,7 +25,6 @@ from pymc_kameleon.samplers.emulator.inner_chain import (
     mirror_jump,
     note_calls,
 )
-from pymc_kameleon.samplers.emulator.mirrors import MANY, MOST_MODES
 from pymc_kameleon.samplers.emulator.outputs_fit import OutputsFit
 from pymc_kameleon.samplers.symmetries import likely_symmetries
 from pymc_kameleon.step.groups import EMULATOR_MOVES, Keeps
@@ -117,8 +117,7 @@ class EmulatorMetropolis(ApproximationMetropolis):
 
     def make_fit(self, log_density):
         """Return the OutputsFit."""
-        most = MOST_MODES[self._d > MANY] - 1
-        n_mirrors = most if likely_symmetries(self) else 0
+        n_mirrors = MOST_MODES - 1 if likely_symmetries(self) else 0
         return OutputsFit(log_density, n_mirrors)
 
     def _findings(self):

@@ -20,11 +20,6 @@ from pymc_kameleon.approximation.modes import Mode
 from pymc_kameleon.samplers.emulator import learning
 from pymc_kameleon.samplers.symmetries import likely_symmetries
 
-MOST_MODES = 32, 8
-"""Modes that mirror one another, at most; and in more than `MANY` dimensions."""
-
-MANY = 30
-
 SAME = 0.1
 """Distance of two rows of outputs, in units of the noise, up to which they are the same."""
 

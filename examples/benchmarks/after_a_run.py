@@ -390,21 +390,33 @@ def tables(rows):
     """Return the tables of all figures."""
     kinds, indexed, chosen = grouped(rows, "figure"), [], []
     of_indices = kinds["sobol"] + kinds["linear"]
-    for key, own in grouped(of_indices, "case", "d", "over", "noise", "n_evaluations").items():
-        errors = [median(own, "largest"), median(own, "mean"), f"{max(column(own, 'largest')):.3f}"]
+    for key, own in grouped(of_indices, "case", "d", "noise", "over", "n_evaluations").items():
+        largest = column(own, "largest")
+        errors = [np.nanmedian(largest), np.nanmax(largest), np.nanmedian(column(own, "mean"))]
+        errors = [f"{error:.3f}" for error in errors]
         held = f"{100 * np.mean(column(own, 'held')):.0f} %" if "held" in own[0] else None
-        unknown = median(own, "unknown") if "unknown" in own[0] else None
-        indexed.append([*key, *errors, held, unknown, told(own), *cost(own)])
+        indexed.append([*named(*key), *errors, held, told(own), len(own)])
     for case, own in grouped(kinds["where"], "case").items():
         losses = [100 * column(own, key) for key in ("loss", "of linear", "at random")]
         chosen.append([case, *(f"{loss.mean():.1f} ({loss.max():.1f})" for loss in losses)])
-        chosen[-1] += cost(own)
-    last = ["calls", "s", "runs"]
-    titles = ["case", "d", "over", "noise", "n_evaluations", "largest error, median", "mean error"]
-    titles += ["largest of all", "90 % intervals hold", "unknown", "told"]
-    titles_of_choice = ["case", "mean loss, % (largest)", "by linear formula", "at random"]
-    found = table([*titles, *last], indexed), table([*titles_of_choice, *last], chosen)
-    return {"-": dict(zip(("indices", "where_next"), found, strict=True))}
+        chosen[-1].append(len(own))
+    titles = ["simulator", "inputs vary over", "largest error, median", "of all runs", "mean error"]
+    titles += ["held", "cautions", "runs"]
+    titles_of_choice = ["case", "loss, % (largest)", "by the linear formula", "at random", "runs"]
+    return {
+        "sensitivity.md": {"indices": table(titles, indexed)},
+        "design.md": {"choices": table(titles_of_choice, chosen)},
+    }
+
+
+def named(case, d, noise, over, n_evaluations):
+    """Return what is emulated, and where."""
+    more = ""
+    if noise is not None:
+        more = ", data say nothing" if noise > 1 else ", data say something"
+    of_linear = f", {d} inputs" if d else ""
+    calls = f", {n_evaluations} more calls" if n_evaluations else ""
+    return [f"{case}{of_linear}{more}", f"{over or 'posterior'}{calls}"]
 
 
 def column(rows, key):
@@ -412,20 +424,10 @@ def column(rows, key):
     return np.array([row[key] for row in rows])
 
 
-def median(rows, key):
-    """Write the median of a number of each row."""
-    return f"{np.median(column(rows, key)):.3f}"
-
-
 def told(rows):
     """Write in how many runs something was told."""
     codes = sorted({code for row in rows for code in row["told"]})
     return ", ".join(f"{code} ({sum(code in row['told'] for row in rows)})" for code in codes)
-
-
-def cost(rows):
-    """Return calls, at most, the median of seconds, and how many runs there are."""
-    return [max(column(rows, "calls")), median(rows, "seconds"), len(rows)]
 
 
 if __name__ == "__main__":

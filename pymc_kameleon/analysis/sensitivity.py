@@ -11,10 +11,10 @@ Shapley effects divide what inputs explain together evenly among them (Owen, SIA
 Uncertainty Quantification 2, 2014, 245; Song, Nelson & Staum, ibid. 4, 2016, 1060). Each point has
 a random order of inputs, which are kept one after the other (Goda, arXiv:2009.00874).
 
-The emulator is not what it emulates. Each index is computed for functions that are drawn from the
-Gaussian process, each with points of its own, by how much it differs from that of the mean (Le
-Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336). Each has draws of its own, too: a bootstrap of the
-halves of chains.
+The emulator is not what it emulates. Intervals have the indices of functions that are drawn from
+the Gaussian process, each with points of its own, by how much they differ from those of the mean
+(Le Gratiet, Cannamela & Iooss, ibid. 2, 2014, 336). Each has draws of its own, too: a bootstrap of
+the halves of chains.
 """
 
 from functools import partial
@@ -102,8 +102,9 @@ def sensitivity(
     -------
     Dataset
         ``first_order`` and ``total_order`` (output, input), and where inputs depend on each other
-        ``shapley``, which add up to about 1. Each has an interval, ``first_order_interval`` etc.,
-        (output, input, ci_bound). They are of the emulator's uncertainty and of the points'.
+        ``shapley``, which add up to about 1, all by the emulator's mean. Each has an interval,
+        ``first_order_interval`` etc., (output, input, ci_bound), which includes it, by functions
+        drawn from the emulator, other draws, and other points.
         ``unknown`` (output) is the share of the variance that is the emulator's uncertainty. Above
         0.5 the indices of that output are NaN.
 
@@ -161,17 +162,17 @@ def sensitivity(
     varying = [known.drawn(rng) for _ in range(N_FUNCTIONS)]
     by_copula = None if drawn.independent else ask(known(drawn.sample(rng)))
     with threadpool_limits(1):  # matrices are small
-        found = _of_functions(varying, known, ask, drawn, rng)
+        middle, found = _of_functions(varying, known, ask, drawn, rng)
         unknown = _unknown([ask(f(x[:MANY_POINTS])) for f in varying])
     unsure = np.fmax(unknown, known.error_over or 0.0)
     said(_doubts(unsure, ask(known(x[:MANY_POINTS])), by_copula, labels))
-    return _dataset(found, unknown, known.inputs, chosen, labels, ci_prob)
+    return _dataset(middle, found, unknown, known.inputs, chosen, labels, ci_prob)
 
 
 def _of_functions(functions, known, ask, inputs, rng):
-    """Return the indices of each function.
+    """Return the indices of the emulator's mean, and of each function.
 
-    Those of the emulator's mean are computed by many more points, as they are cheap. By how much a
+    Those of the mean are computed by many more points, as they are cheap. By how much a
     function differs from it is then seen at the same points of both, so that errors cancel.
     """
 
@@ -186,7 +187,7 @@ def _of_functions(functions, known, ask, inputs, rng):
         same = indices(middle, inputs, other)
         means = {kind: np.mean([many[k][kind] for k in chosen], axis=0) for kind in own}
         found.append({kind: own[kind] - same[kind] + means[kind] for kind in own})
-    return found
+    return {kind: np.mean([one[kind] for one in many], axis=0) for kind in many[0]}, found
 
 
 def _improved(known, simulator, x, n):
@@ -283,23 +284,26 @@ def _doubts(unknown, at_draws, by_copula, labels):
     return says
 
 
-def _dataset(found, unknown, names, chosen, labels, ci_prob):
-    """Return the medians over functions, and their intervals.
+def _dataset(middle, found, unknown, names, chosen, labels, ci_prob):
+    """Return the indices of the emulator's mean, and intervals of functions, which include these.
 
-    What is less than the emulator's uncertainty may be nothing: functions that are drawn depend on
-    all inputs. Where that is most of the variance, indices are NaN.
+    The mean is smooth. Functions that are drawn depend on all inputs, as far as the emulator is
+    uncertain: what is less than that may be nothing. Where it is most of the variance, indices are
+    NaN.
     """
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
     levels = [(1 - prob) / 2, (1 + prob) / 2]
     dims, variables = ("output", "input"), {}
-    for kind in found[0]:
-        values = np.array([own[kind] for own in found])[:, :, chosen]
-        values[:, unknown > LOST] = np.nan
-        variables[kind] = dims, np.median(values, axis=0)
-        interval = np.quantile(values, levels, axis=0)
-        lower = interval[0]
-        interval[0] = np.where(lower < unknown[:, None], np.minimum(lower, 0.0), lower)
-        variables[f"{kind}_interval"] = (*dims, "ci_bound"), np.moveaxis(interval, 0, 2)
+    for kind, index in middle.items():
+        index = np.where(unknown[:, None] > LOST, np.nan, index)[:, chosen]
+        drawn = np.array([own[kind] for own in found])[:, :, chosen]
+        lower, upper = np.quantile(drawn, levels, axis=0)
+        lower = np.where(lower < unknown[:, None], np.minimum(lower, 0.0), lower)
+        interval = np.stack([np.minimum(lower, index), np.maximum(upper, index)], axis=2)
+        variables[kind], variables[f"{kind}_interval"] = (
+            (dims, index),
+            ((*dims, "ci_bound"), interval),
+        )
     variables["unknown"] = "output", unknown
     coords = {"output": labels, "input": [names[k] for k in chosen]}
     return xr.Dataset(variables, coords | {"ci_bound": ["lower", "upper"]}, {"ci_prob": prob})

@@ -347,3 +347,12 @@ def test_draws_without_log_densities(simulated):
     draws = xr.DataTree.from_dict({"posterior": dt["posterior"].to_dataset()})
     with pytest.raises(ValueError, match=r"sample_stats\['lp'\]"):
         pk.find_mode(draws, model)
+
+
+def test_a_result_of_an_older_version_has_no_shapes(simulated):
+    model, dt, calls = simulated
+    older, n = dt.copy(), len(calls)
+    older["evaluations"].attrs = {k: v for k, v in dt["evaluations"].attrs.items() if k != "shapes"}
+    with pytest.raises(ValueError, match=r"reuse=dt"):
+        pk.find_mode(older, model)
+    assert len(calls) == n

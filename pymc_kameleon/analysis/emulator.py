@@ -77,9 +77,6 @@ class SimulatorEmulator:
     left_out : (q,) float64
         Root mean square error of each output at calls that are left out of the fit; those near the
         posterior count most. Of outputs that are predicted by their logarithms it is relative.
-    error_over : float
-        Of an emulator for certain inputs, the mean square error over these, by calls that are left
-        out, relative to the outputs' variances; else None.
     """
 
     def __init__(self, calls, over=None):
@@ -93,7 +90,7 @@ class SimulatorEmulator:
         self.best = self.x[np.argmin(drop)]
         drop = drop if over is None else np.zeros(len(drop))
         self._near = self.x[drop == 0]
-        self._fit, self._uncertainty, self.error_over = _fitted(calls, self.x, self.y, drop, over)
+        self._fit, self._uncertainty = _fitted(calls, self.x, self.y, drop, over)
         self._middle = self._fit.transformed(self._near).mean(axis=0)
         self._usual = np.quantile(self._distances(self._near), USUAL)
         self._factor, later = 1.0, ~calls.tuning[there]
@@ -104,7 +101,7 @@ class SimulatorEmulator:
 
     def _how_far_off(self, calls, drop, later, over):
         """Return how much larger errors at later calls are than what the fit to others expects."""
-        own, errors, _ = _fitted(calls, self.x[~later], self.y[~later], drop[~later], over)
+        own, errors = _fitted(calls, self.x[~later], self.y[~later], drop[~later], over)
         with np.errstate(all="ignore"):
             z = (own.predict(self.x[later]) - self.y[later]) / errors.of(own, self.x[later])
         z = z[np.isfinite(z)]
@@ -200,8 +197,6 @@ def fitted(calls):
 def _fitted(calls, x, y, drop, over):
     """Return the Fit to calls, and its Uncertainty; if there are inputs `over`, the best for these.
 
-    Then there is the mean square error over these, too, relative to the outputs' variance.
-
     That is found among all choices of logarithms, by errors of calls that are left out, each of
     which counts as much as how many of the inputs are nearest to it.
     """
@@ -216,15 +211,14 @@ def _fitted(calls, x, y, drop, over):
 
     with threadpool_limits(1), np.errstate(all="ignore"):
         if over is None:
-            return *by(first, "next"), None
+            return by(first, "next")
         for pair in fit.variants_of(x, y, drop, d, MOST_CALLS):
             for look in ("next", "all"):
                 own, unsure = by(VARIANTS.index(pair), look)
                 error, unsure = _judged(own, unsure, *arguments, over)
                 if best is None or error < least:
                     best, least = (own, unsure), error
-    own, unsure = best
-    return own, unsure, least
+    return best
 
 
 def _judged(own, unsure, x, y, drop, d, over):

@@ -164,7 +164,7 @@ def sensitivity(
     with threadpool_limits(1):  # matrices are small
         middle, found = _of_functions(varying, known, ask, drawn, rng)
         unknown = _unknown([ask(f(x[:MANY_POINTS])) for f in varying])
-    unsure = np.fmax(unknown, known.error_over or 0.0)
+    unsure = unknown if over == "posterior" else np.fmax(unknown, _errors(known, x[:MANY_POINTS]))
     said(_doubts(unsure, ask(known(x[:MANY_POINTS])), by_copula, labels))
     return _dataset(middle, found, unknown, known.inputs, chosen, labels, ci_prob)
 
@@ -263,6 +263,16 @@ def _unknown(values):
     values = np.array(values)
     with np.errstate(all="ignore"):
         return values.var(axis=0).mean(axis=0) / values.reshape(-1, values.shape[2]).var(axis=0)
+
+
+def _errors(known, x):
+    """Return which share of the variance at inputs x is errors, of outputs on average.
+
+    These grow with the distance from the calls, where functions that are drawn are too sure.
+    """
+    with np.errstate(all="ignore"):
+        squares, variances = np.mean(known.error(x) ** 2, axis=0), known(x).var(axis=0)
+        return np.nan_to_num(np.nanmean(squares / (squares + variances)))
 
 
 def _doubts(unknown, at_draws, by_copula, labels):

@@ -133,39 +133,37 @@ def sensitivity(
         raise ValueError(f"ci_prob must be between 0 and 1, not {ci_prob!r}.")
     outputs = [outputs] if isinstance(outputs, str) else outputs
     dt, rng = opened(dt, model), np.random.default_rng(random_seed)
-    known = dt if isinstance(dt, SimulatorEmulator) else emulator(dt, name)
+    is_alone = isinstance(dt, SimulatorEmulator)
+    known = dt if is_alone else emulator(dt, name)
     if not isinstance(known, SimulatorEmulator):
         raise ValueError("There is no emulator of a simulator: sample with pk.EmulatorMetropolis.")
-    if known is dt and over == "posterior":
+    if is_alone and over == "posterior":
         raise ValueError("The posterior's draws are in the result of the run: pass that.")
-
-    def shapes():
-        return None if known is dt else shapes_in(evaluations_in(dt))
-
     if over == "prior":
         x, independent = prior_inputs(known.inputs, model, rng)
         drawn = Inputs(x, independent)
         known = known.everywhere(x)
         if n_evaluations:
-            simulator = simulator_in(model, known.label, shapes())
-            known = _improved(known, simulator, x, n_evaluations)
+            shapes = None if is_alone else shapes_in(evaluations_in(dt))
+            known = _improved(known, simulator_in(model, known.label, shapes), x, n_evaluations)
     else:
         x = posterior_points(known.inputs, dt, model)
         drawn = Inputs(x, False, 2 * dt["posterior"].sizes["chain"])
         x = rng.permutation(x)
-    chosen = _chosen(known.inputs, inputs)
+    few, chosen = x[:MANY_POINTS], _chosen(known.inputs, inputs)
     if _are_names(outputs):
-        if known is dt:
+        if is_alone:
             raise ValueError("outputs: an emulator knows of no variables; pass the result.")
-        outputs = {name: of_outputs(name, model, known.name, shapes()) for name in outputs}
+        shapes = shapes_in(evaluations_in(dt))
+        outputs = {name: of_outputs(name, model, known.name, shapes) for name in outputs}
     ask, labels = _asked(known, outputs)
     varying = [known.drawn(rng) for _ in range(N_FUNCTIONS)]
     by_copula = None if drawn.independent else ask(known(drawn.sample(rng)))
     with threadpool_limits(1):  # matrices are small
         middle, found = _of_functions(varying, known, ask, drawn, rng)
-        unknown = _unknown([ask(f(x[:MANY_POINTS])) for f in varying])
-    unsure = unknown if over == "posterior" else np.fmax(unknown, _errors(known, x[:MANY_POINTS]))
-    said(_doubts(unsure, ask(known(x[:MANY_POINTS])), by_copula, labels))
+        unknown = _unknown([ask(f(few)) for f in varying])
+    unsure = unknown if over == "posterior" else np.fmax(unknown, _errors(known, few))
+    said(_doubts(unsure, ask(known(few)), by_copula, labels))
     return _dataset(middle, found, unknown, known.inputs, chosen, labels, ci_prob)
 
 
@@ -272,7 +270,9 @@ def _errors(known, x):
     """
     with np.errstate(all="ignore"):
         squares, variances = np.mean(known.error(x) ** 2, axis=0), known(x).var(axis=0)
-        return np.nan_to_num(np.nanmean(squares / (squares + variances)))
+        shares = 1 / (1 + variances / squares)
+    varies = variances > 0
+    return shares[varies].mean() if varies.any() else 0.0
 
 
 def _doubts(unknown, at_draws, by_copula, labels):

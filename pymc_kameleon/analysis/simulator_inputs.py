@@ -49,19 +49,27 @@ def posterior_points(names, dt, model):
     """
     x = posterior_inputs(names, draws_in(dt, "go by")).reshape(-1, len(names))
     if EMULATOR_MOVES in dt.children:
-        draws, moves = Draws(dt, model, evaluates=False), moves_of(dt[EMULATOR_MOVES].to_dataset())
-        whole = {name for name, _ in map(split_name, names)}
-        own = [name if name in draws.posterior else natural_name(name) for name in sorted(whole)]
-        is_close = len(moves.log_w) and (1 / ess_share(moves.log_w) - 1) * len(x) < 1
-        if is_close and draws.can_correct(own) == own:
-            dims = {name: ("chain", "draw", *draws.posterior[name].dims[2:]) for name in own}
-
-            def of(variables):
-                data = {name: (dims[name], variables[name]) for name in own}
-                return posterior_inputs(names, xr.Dataset(data))
-
-            x = draws.at(moves.stops.reshape(-1, moves.stops.shape[2]), of, own)
+        moves = moves_of(dt[EMULATOR_MOVES].to_dataset())
+        if len(moves.log_w) and (1 / ess_share(moves.log_w) - 1) * len(x) < 1:
+            points = moves.stops.reshape(-1, moves.stops.shape[2])
+            of_stops = _inputs_at(points, names, Draws(dt, model, evaluates=False))
+            x = x if of_stops is None else of_stops
     return x[:: -(-len(x) // N_DRAWS)]
+
+
+def _inputs_at(points, names, draws):
+    """Return inputs (n, p) at unconstrained points (n, d), None if they are not known there."""
+    whole = {name for name, _ in map(split_name, names)}
+    own = [name if name in draws.posterior else natural_name(name) for name in sorted(whole)]
+    if draws.can_correct(own) != own:
+        return None
+    dims = {name: draws.posterior[name].transpose("chain", "draw", ...).dims for name in own}
+
+    def inputs(variables):
+        data = {name: (dims[name], variables[name]) for name in own}
+        return posterior_inputs(names, xr.Dataset(data))
+
+    return draws.at(points, inputs, own)
 
 
 def prior_inputs(names, model, rng):

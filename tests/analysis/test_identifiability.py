@@ -9,10 +9,10 @@ import xarray as xr
 from numpy.testing import assert_allclose
 
 import pymc_kameleon as pk
-from pymc_kameleon.analysis.identifiability import FELT, log_priors
+from pymc_kameleon.analysis.identifiability import log_priors
 
 SD = np.array([1.0, 2.0, 0.5])
-ROWS = np.random.default_rng(1).normal(size=(4, 3))
+ROWS = np.array([[0.35, 0.82, 0.33], [-1.3, 0.91, 0.45], [-0.54, 0.58, 0.36], [0.29, 0.03, 0.55]])
 NOISE = 0.8
 
 
@@ -47,8 +47,7 @@ def test_a_linear_regression(caplog):
     assert_allclose(found.combinations["narrowed"], np.sqrt(values), rtol=0.08)
     assert found.parameters.index.tolist() == ["b[0]", "b[1]", "b[2]"]
     assert len(found.sensitivity) == 3
-    is_told = any(code.startswith("unidentified") for code in codes(caplog))
-    assert is_told == (found.combinations["narrowed"].max() > FELT)
+    assert "unidentified_combination" not in codes(caplog)
 
 
 def test_the_prior_and_the_likelihood_make_the_log_density():

@@ -24,8 +24,10 @@ from pymc_kameleon.analysis.corrections import Moves, NotCorrected, correction_b
 from pymc_kameleon.core.conventions import NUMBERS_PER_PART
 from pymc_kameleon.step.groups import EMULATOR_MOVES
 
-FAR = 1.75
-"""A stop is far off if a coordinate is outside the range where moves have begun, times this."""
+FAR = 6.5
+"""A stop is far off if a coordinate is so many standard deviations from the middle of where moves
+have begun, as their range tells these: that of n normal draws has √(2 log n) on each side, about.
+"""
 
 LEAST_MOVES = LEAST_BATCHES
 """Moves of each chain, at least. With two of 128 stops each, averages were worth 1.0 to 2.7 times
@@ -84,4 +86,5 @@ def corrected(f, moves, function):
 def _are_far(points, seen):
     """Whether points (..., d) are far from all that was seen, (n, d)."""
     low, high = seen.min(axis=0), seen.max(axis=0)
-    return (np.abs(points - (low + high) / 2) > FAR * (high - low) / 2).any(axis=-1)
+    sd = (high - low) / 2 / np.sqrt(2 * np.log(len(seen)))
+    return (np.abs(points - (low + high) / 2) > FAR * sd).any(axis=-1)

@@ -137,7 +137,9 @@ def ours(sampler, problem):
         if not is_few:
             n = np.count_nonzero(evaluations(dt).sum(axis=0)[tune:] <= CHAINS * each)
             dt = dt.isel(draw=slice(n))
-        if dt["posterior"].sizes["draw"] == 0 or "surrogate_moves" not in dt:
+        if dt["posterior"].sizes["draw"] == 0:  # the search took all
+            return np.zeros((CHAINS, 0, problem.d))
+        if "surrogate_moves" not in dt:
             return problem.coordinates(dt["posterior"])
         found = {
             "": pk.expectation(dt["posterior"], moments),

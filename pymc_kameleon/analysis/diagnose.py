@@ -24,7 +24,9 @@ from pymc_kameleon.model.advice import what_may_help
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.result.opening import draws_in, opened, statistics_in
 from pymc_kameleon.result.origin import model_of
-from pymc_kameleon.step.groups import FINDINGS
+from pymc_kameleon.samplers.emulator.evaluations import calls_in
+from pymc_kameleon.samplers.emulator.scatter import scatter_of
+from pymc_kameleon.step.groups import EVALUATIONS, FINDINGS
 
 LOW_BFMI = 0.3
 """E-BFMI below which NUTS may miss tails, as in ArviZ."""
@@ -135,8 +137,22 @@ def findings_of_draws(dt, model=None, evaluates=False):
         advice = [one for one in advice if not (by_nuts and one.code == "has_gradient")]
         found += modes_apart(dt, names) or advice
     found += (imprecise or slow_chains(labels, values)) + long_tails(labels, values)
-    found += poor_approximations(draws.corrections)
+    found += poor_approximations(draws.corrections) + _rough_outputs(dt)
     return found, _known(labels, of)
+
+
+def _rough_outputs(dt):
+    """Tell of black boxes that were emulated, and are not smooth."""
+    if EVALUATIONS not in dt.children or "boxes" not in dt[EVALUATIONS].attrs:
+        return []
+    found = []
+    for calls in calls_in(dt[EVALUATIONS].to_dataset()):
+        scatter = scatter_of(calls)
+        if scatter is not None and scatter.is_sure:
+            size, spread = np.median(scatter.sd), np.median(scatter.spread)
+            name = f"`{calls.described['name']}`"
+            found.append(finding("rough_outputs", box=name, size=size, spread=spread))
+    return found
 
 
 def _known(labels, of):

@@ -506,6 +506,16 @@ _DRAWS = {
         "Reparametrise.",
         "Below .3 NUTS may not explore the tails (Betancourt 2016).",
     ),
+    "rough_outputs": Kind(
+        NOTE,
+        "Outputs of {box} scatter by {size:.2g} about a smooth function (in the median), where "
+        "they vary by {spread:.2g}.",
+        "If that is a tolerance of its solver, a smaller one makes the emulator better. If the "
+        "function is random, see docs/noise.md.",
+        "EmulatorMetropolis. The noise is told by the marginal likelihood of a Gaussian process. "
+        "The emulator does not follow it. Draws follow the function as it is, so roughness of the "
+        "size of the data's noise or more stops the chains.",
+    ),
 }
 
 # ---- how the run ended --------------------------------------------------------------------------

@@ -114,7 +114,8 @@ class PosteriorSearch:
     off at n of them, `misfit` χ² at the best point, and of how many outputs; `mode` is the Mode of
     s about a point, where its covariance has about this factor. Of `prior` there are draws (n, d).
     Evaluations of climbs from them are `paid`: so many, and so many in doubt. The search is
-    `informed` where earlier runs suffice for a fit, and asks for `n_each` points in a round.
+    `informed` where earlier runs suffice for a fit, and `guided` says whether a coarse model tells
+    where to climb; it asks for `n_each` points in a round.
     `images` knows of mirror images, if any are looked for.
 
     The `best` Walker is the one of most mass, at first the only one; `climbing` is the one under
@@ -132,6 +133,7 @@ class PosteriorSearch:
     mode: Callable
     paid: tuple
     informed: bool = False
+    guided: Callable = bool
     images: object = None
     n_each: int = 2
 
@@ -145,7 +147,7 @@ class PosteriorSearch:
 
     def go(self, start):
         """Climb from the best point around a start, and look for other modes."""
-        points = start[None] if self.informed else design(start, self.prior, self.rng)
+        points = start[None] if self.informed else self._design(start)
         self.best = yield from self._best_of(points, "design")
         if self.best.logp == -np.inf:
             return
@@ -155,8 +157,9 @@ class PosteriorSearch:
         yield from self._climb(self.best)
         self.best.n_came, self.costs = 1, [len(self.seen)]
         if not self.informed:
-            predicts = yield from self._predicts_prior()
-            self.may_miss = not predicts
+            if not (self.guided() and self.best.arrived):
+                predicts = yield from self._predicts_prior()
+                self.may_miss = not predicts
             yield from self._search_apart()
         if not self.best.arrived:
             yield from self._climb(self.best, to_the_end=True)
@@ -170,7 +173,7 @@ class PosteriorSearch:
             self._learn()
             regions = [(place, Mode(place.z, self.factor(place.z), 0.0)) for place in self.maxima]
             since, start = len(self.seen), self.prior[self.rng.choice(len(self.prior))]
-            points = design(start, self.prior, self.rng)
+            points = self._design(start)
             walker = yield from self._best_of(points, "design")
             walker.since = since
             if walker.logp > -np.inf:
@@ -180,6 +183,10 @@ class PosteriorSearch:
                     place = self._add(walker)
                 place.n_came += 1
             self.costs.append(len(self.seen) - since)
+
+    def _design(self, start):
+        """Return the points that a climb begins with."""
+        return start[None] if self.guided() else design(start, self.prior, self.rng)
 
     def _pays_for_another(self):
         """Whether another climb from a draw of the prior may end elsewhere, and is paid for."""

@@ -23,6 +23,7 @@ def black_box(
     on_error="raise",
     timeout=None,
     check_repeatable=True,
+    coarse=None,
 ):
     """Make a simulator of a function, to be called in a model.
 
@@ -51,6 +52,11 @@ def black_box(
     check_repeatable : bool, default True
         Whether chains evaluate the log-density again at some points where they were, and warn if
         it differs. ``n_logp`` counts that.
+    coarse : callable, optional
+        A cheap model of the same, as a solver with a coarser grid, which takes and returns the
+        same. `pk.sample` with EmulatorMetropolis first looks for the posterior with it, by some
+        hundred evaluations that ``n_logp`` does not count, and then emulates what `function` adds
+        to it. The draws are exact for `function`, whatever `coarse` returns.
 
     Returns
     -------
@@ -61,7 +67,7 @@ def black_box(
     Raises
     ------
     TypeError
-        If `function` is none, or `ndim` is not what it has to be.
+        If `function` or `coarse` is none, or `ndim` is not what it has to be.
     ValueError
         For another impossible option.
 
@@ -79,8 +85,27 @@ def black_box(
     """
     if function is None:
         options = {"on_error": on_error, "timeout": timeout, "check_repeatable": check_repeatable}
-        return partial(black_box, ndim=ndim, batched=batched, **options)
+        return partial(black_box, ndim=ndim, batched=batched, coarse=coarse, **options)
     on_failure = OnFailure.checked(on_error, timeout, check_repeatable)
+    if isinstance(coarse, Function):
+        coarse = coarse.function
+    for given in (function,) if coarse is None else (function, coarse):
+        _check_function(given)
+    every = ndim if isinstance(ndim, tuple) else (ndim,)
+    if not every or not all(type(n) is int and n >= 0 for n in every):
+        raise TypeError(
+            "ndim of black_box must be a number of dimensions, as 0 or 1, or a tuple with one for "
+            f"each array that the function returns, as (1, 2), not {ndim!r}."
+        )
+    if not isinstance(batched, bool):
+        raise TypeError(f"batched of black_box must be True or False, not {batched!r}.")
+    kind = Batched if batched else Function
+    coarse = None if coarse is None else kind(coarse, ndim, on_failure)
+    return kind(function, ndim, on_failure, coarse)
+
+
+def _check_function(function):
+    """Raise a TypeError unless it can be a black box."""
     if isinstance(function, Function):
         raise TypeError(f"`{function}` is a black box already: give it its options there.")
     if isinstance(function, Op) or not callable(function):
@@ -95,25 +120,17 @@ def black_box(
             f"black_box takes what has a hash, as a function, and {type(function).__name__} has "
             "none. A dataclass has one with eq=False."
         ) from None
-    every = ndim if isinstance(ndim, tuple) else (ndim,)
-    if not every or not all(type(n) is int and n >= 0 for n in every):
-        raise TypeError(
-            "ndim of black_box must be a number of dimensions, as 0 or 1, or a tuple with one for "
-            f"each array that the function returns, as (1, 2), not {ndim!r}."
-        )
-    if not isinstance(batched, bool):
-        raise TypeError(f"batched of black_box must be True or False, not {batched!r}.")
-    return (Batched if batched else Function)(function, ndim, on_failure)
 
 
 class Function(Op):
-    """A function of arrays, in a model."""
+    """A function of arrays, in a model; `coarse` is another one, its cheap model, if any."""
 
-    __props__ = ("function", "ndim", "on_failure")
+    __props__ = ("function", "ndim", "on_failure", "coarse")
     minds_turns = True  # as it calls a function alone, a task may leave its turn meanwhile
 
-    def __init__(self, function, ndim, on_failure):
+    def __init__(self, function, ndim, on_failure, coarse=None):
         self.function, self.ndim, self.on_failure = function, ndim, on_failure
+        self.coarse = coarse
         self.ndims = ndim if isinstance(ndim, tuple) else (ndim,)  # of all that it returns
         self.shapes = {}  # of what it has returned, by those of inputs
         self.seconds = np.inf  # of the fastest call

@@ -4,8 +4,10 @@ from contextlib import suppress
 from pickle import PicklingError
 
 from pytensor.compile.ops import FromFunctionOp
-from pytensor.graph.traversal import ancestors
+from pytensor.graph import Constant, FunctionGraph
+from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.link.numba.dispatch.basic import numba_funcify
+from pytensor.tensor.blockwise import Blockwise
 
 from pymc_kameleon.model.black_box import Function
 
@@ -67,6 +69,20 @@ def ops_inside(op):
         op = inner  # of Blockwise, Elemwise, and reductions
     yield op
     yield from ops_of(getattr(op, "inner_outputs", []))  # of Scan and OpFromGraph
+
+
+def with_coarse_models(result):
+    """Return a variable that is computed by the coarse models of all black boxes."""
+    inputs = [var for var in graph_inputs([result]) if not isinstance(var, Constant)]
+    graph = FunctionGraph(inputs, [result], clone=False)
+    for node in graph.toposort():
+        core = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+        if isinstance(core, Function) and core.coarse is not None:
+            is_one = core is node.op
+            op = core.coarse if is_one else Blockwise(core.coarse, signature=node.op.signature)
+            new = op.make_node(*node.inputs)
+            graph.replace_all(zip(node.outputs, new.outputs, strict=True), import_missing=True)
+    return graph.outputs[0]
 
 
 def boxes_of_user(op):

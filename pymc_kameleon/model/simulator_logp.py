@@ -26,6 +26,7 @@ from pytensor.gradient import NullTypeGradError
 
 from pymc_kameleon.core.conventions import ROOT_EPS
 from pymc_kameleon.findings.words import counted
+from pymc_kameleon.model.black_boxes import with_coarse_models
 from pymc_kameleon.model.entry_points import (
     black_box_ops_silent,
     density_entry,
@@ -66,13 +67,17 @@ class SimulatorLogp(ModelLogp):
     """
 
     def __init__(self, model, own, initial_point, compile_kwargs, region, shapes=None):
-        logp = model.logp()
+        logp = self._whole(model)
         cut = cut_of(model, logp, own, initial_point, shapes)
         self.simulators, self._alone, self.n_trials = cut.simulators, cut.alone, cut.n_trials
         self._begin(model, own, initial_point, logp, region, gradient_size=cut.y.type.shape[0])
         depends_on = own, cut.simulators.sizes.tolist(), cut.simulators.applications.tolist()
         self._to_compile = model, depends_on, lambda: self._graphs(cut, own), compile_kwargs
         self._to_check = (cut.start, initial_point) if shapes is None else ()
+
+    def _whole(self, model):
+        """Return the log-density that is cut at its black boxes."""
+        return model.logp()
 
     @property
     def emulates(self):
@@ -208,6 +213,13 @@ class SimulatorLogp(ModelLogp):
     def _run(self, place, z, tape):
         z = np.ascontiguousarray(z, np.float64)
         return self.functions[place].entry(z, self._data, self._shapes, tape)
+
+
+class CoarseLogp(SimulatorLogp):
+    """The log-density by the coarse models of black boxes."""
+
+    def _whole(self, model):
+        return with_coarse_models(super()._whole(model))
 
 
 def _gradients(scalar, y, own, where):

@@ -15,6 +15,7 @@ from pymc_kameleon.model.pymc_internals import natural_name, quiet_logging
 from pymc_kameleon.result.opening import as_path, as_saved, evaluations_given
 from pymc_kameleon.samplers.choice import steps_of_run
 from pymc_kameleon.sampling.budget import NOTHING_SETTLED, evaluations_left, outputs_that_call
+from pymc_kameleon.sampling.coarse import coarse_evaluations
 from pymc_kameleon.sampling.limits import Limits
 from pymc_kameleon.sampling.outcome import COMPUTED_GROUPS, Finish
 from pymc_kameleon.sampling.prepared import NewRun, names_to_keep, prepare
@@ -210,6 +211,7 @@ def sample(
                 var_names=names_to_keep(model, var_names, idata_kwargs),
             )
             known = evaluations_given(reuse)
+            known += coarse_evaluations(steps, sample, random_seed, initvals, cores)
             run = _run_of(
                 NewRun(steps, settings, random_seed, initvals, idata_kwargs, known, store),
                 Finish(model, idata_kwargs, compute_convergence_checks, quiet, store),

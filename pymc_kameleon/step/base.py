@@ -538,4 +538,5 @@ def _progress_titles(step):
 def samplers(cls=KameleonStep):
     """Return all samplers that are loaded, those of other packages too."""
     children = [sampler for child in cls.__subclasses__() for sampler in samplers(child)]
-    return children if cls is KameleonStep or not hasattr(cls, "name") else [cls, *children]
+    is_one = hasattr(cls, "name") and not cls.__name__.startswith("_")
+    return [cls, *children] if is_one and cls is not KameleonStep else children

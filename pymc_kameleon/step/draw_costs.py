@@ -6,6 +6,7 @@ import time
 import numpy as np
 
 from pymc_kameleon.findings.words import grouped, in_words
+from pymc_kameleon.model.black_boxes import names_of
 from pymc_kameleon.model.python_calls import WrongReturn
 
 _log = logging.getLogger("pymc_kameleon")
@@ -60,7 +61,12 @@ def take_trials(steps):
 
 
 def say_what_a_draw_costs(step):
-    """Tell the user of pm.sample, of which a step knows no more, if the likelihood is expensive."""
+    """Tell the user of pm.sample, of which a step knows no more, if the likelihood is expensive.
+
+    And if there are coarse models, which that does not know of.
+    """
+    if able := [op for op in step.log_density.users_ops if getattr(op, "coarse", None)]:
+        _log.info(f"The coarse model of {names_of(able)} is not used: that takes pk.sample.")
     seconds, n = step.seconds_per_logp, step.steps_per_draw
     if seconds > SLOW_LOGP:
         advice = " With steps_per_draw=1 draws are cheaper, and more correlated." * (n > 1)

@@ -89,6 +89,10 @@ class Fit:
         """Return the median error of the newest n evaluations, relative to how they vary."""
         return 0.0
 
+    def is_guided(self, step):
+        """Whether a coarse model tells where to climb."""
+        return False
+
     def images(self, step):
         """Return what knows of mirror images, None where none are looked for."""
 

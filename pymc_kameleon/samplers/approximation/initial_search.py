@@ -75,6 +75,7 @@ class SearchOfChain(BatchSearch):
             lambda z, factor: mode_at(self._density, z, factor, self.rng),
             paid,
             fit.knows_enough(step),
+            lambda: fit.is_guided(step),
             fit.images(step),
             np.clip(step.of_run.max_concurrent, 2, MOST_AT_ONCE),
         )

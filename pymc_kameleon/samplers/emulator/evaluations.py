@@ -34,6 +34,9 @@ from pymc_kameleon.step.learned import COORDINATE
 
 _log = logging.getLogger("pymc_kameleon")
 
+COARSE = "coarse"
+"""Attribute `level` of Datasets that coarse models have made."""
+
 RELATIVE, OF_SPREAD = 1e-5, 1e-6
 """Differences of outputs that count as none: relative, and to their standard deviation."""
 
@@ -217,7 +220,7 @@ def shapes_in(data):
 class Reused(NamedTuple):
     """What a step takes up of earlier runs."""
 
-    rows: np.ndarray  # (n, 1 + most p + q): number of the box, its inputs and outputs
+    rows: np.ndarray  # (n, 1 + most p + q): number of the box, B more if coarse; inputs, outputs
     hyper: np.ndarray  # (B, 4, 4), as in Choices
     scores: np.ndarray  # (B, 4, 2)
     n_calls: int = 0  # of all boxes, to see that they are the same
@@ -232,10 +235,17 @@ def nothing_reused(n_boxes, widest=1):
 def reused_by(step, datasets):
     """Return the Reused of Datasets of evaluations; a ValueError says why they are of no use."""
     simulators = step.log_density.simulators
+    datasets, coarse = (
+        [data for data in datasets if (data.attrs.get("level") == COARSE) == is_coarse]
+        for is_coarse in (False, True)
+    )
     known = [calls for data in datasets for calls in calls_in(data)]
     widest = 1 + int(simulators.sizes.sum(axis=1).max())
     reused = nothing_reused(len(simulators.boxes), widest)
     parts, n_calls = [], 0
+    for data in coarse:
+        for b, calls in enumerate(calls_in(data)):
+            parts.append(_packed(len(simulators.boxes) + b, _chosen([calls]), widest))
     for b, (box, label) in enumerate(zip(simulators.boxes, labels(simulators), strict=True)):
         found = _calls_of(box, label, known)
         if not found:
@@ -244,14 +254,12 @@ def reused_by(step, datasets):
         if len(rows.x) == 0:
             continue
         n_calls += _check_calls(step.log_density, b, box, rows)
-        whole = np.full((len(rows.x), widest), np.nan)
-        whole[:, 0], whole[:, 1 : 1 + box.p] = b, rows.x
-        whole[:, 1 + box.p : 1 + box.p + box.q] = rows.y
-        parts.append(whole)
+        parts.append(_packed(b, rows, widest))
         hyper = np.array(found[-1].described["hyper"], float)
-        reused.hyper[b] = np.where(hyper < 0, np.nan, hyper)
+        if hyper.shape == reused.hyper[b].shape:  # older versions have other choices
+            reused.hyper[b] = np.where(hyper < 0, np.nan, hyper)
         reused.scores[b] = found[-1].described["scores"]
-    if not parts:
+    if datasets and not any((rows[:, 0] < len(simulators.boxes)).any() for rows in parts):
         names = sorted({f"`{calls.described['name']}`" for calls in known})
         own = ", ".join(f"`{box.name}`" for box in simulators.boxes)
         raise ValueError(
@@ -259,6 +267,14 @@ def reused_by(step, datasets):
             "to take up. Functions are recognised by their names."
         )
     return reused._replace(rows=np.concatenate(parts), n_calls=n_calls)
+
+
+def _packed(number, calls, widest):
+    """Return the rows of Calls of a box, as in a Reused."""
+    (n, p), q = calls.x.shape, calls.y.shape[1]
+    rows = np.full((n, widest), np.nan)
+    rows[:, 0], rows[:, 1 : 1 + p], rows[:, 1 + p : 1 + p + q] = number, calls.x, calls.y
+    return rows
 
 
 def _calls_of(box, label, known):

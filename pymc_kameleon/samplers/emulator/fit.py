@@ -7,9 +7,13 @@ and noise are chosen by leave-one-out errors [RW, section 5.4.2]; logarithms by 
 that a fit has not seen. Where few directions of the outputs hold all that the points show, the
 compiled emulator has those alone.
 
+Calls of a coarse model may be among the points. Its process is k, and the fine model is that plus
+an independent process of the covariance σk, so the covariance of two fine points is (1 + σ) k. That
+is the autoregressive model of Kennedy & O'Hagan with ρ = 1, where both differ on the same lengths.
+
 Sources: Rasmussen & Williams, Gaussian Processes for Machine Learning (2006), here [RW]; Conti &
 O'Hagan, Journal of Statistical Planning and Inference 140 (2010), 640: one kernel for all outputs;
-Constantine, Active Subspaces (2015).
+Kennedy & O'Hagan, Biometrika 87 (2000), 1: coarse models; Constantine, Active Subspaces (2015).
 
 Symbols, besides those of ``gaussian_process``: Δ how far log π is below the best; d the dimension
 of the model; ω the weights of points; W² the curvature of −log π in the outputs; K the kernel of
@@ -26,13 +30,23 @@ from scipy.linalg import lapack, svd
 
 from pymc_kameleon.approximation.linalg import factorised, squared_distances
 
+
+def half_decades(powers):
+    """Return powers of the root of ten."""
+    return tuple(10.0 ** (k / 2) for k in powers)
+
+
 LEVELS = {
     "rate": tuple(2.0 ** (k / 2) for k in range(-12, 6)),
     "linear": tuple(10.0**k for k in range(-3, 6)),
     "noise": tuple(10.0**k for k in range(-9, 0)),
-    "floor": tuple(10.0 ** (k / 2) for k in range(-12, 1)),
+    "floor": half_decades(range(-12, 1)),
+    "difference": (*half_decades(range(-12, 5)), np.inf),
 }
 """The values that a choice is made among."""
+
+ALONE = LEVELS["difference"].index(np.inf)
+"""Place of a difference that leaves coarse points out."""
 
 ALL_STEPS, NEXT_STEPS = (2, -2, 1, -1, 4, -4), (1, -1)
 """Steps from a level to those that are tried instead."""
@@ -84,6 +98,7 @@ class Hyper(NamedTuple):
     linear: int = 4  # variance of the linear part, in units of u / s
     noise: int = 3  # τ
     floor: int = 8  # ε
+    difference: int = 8  # σ
 
     def value(self, name):
         """Return what a place stands for."""
@@ -170,22 +185,41 @@ class Fit(NamedTuple):
         return (transformed(x, self.log_inputs) - self.centre) @ self.transform.T
 
 
-def fit_box(x, y, drop, d, curvature, variant=(False, False), start=None, m=900, look="next"):
+def fit_box(
+    x, y, drop, d, curvature, variant=(False, False), start=None, m=900, look="next", fine=None
+):
     """Fit the emulator of a box to its calls; return a Fit, None without a finite row.
 
     `x` (N, p) and `y` (N, q) have a row for each application of each evaluation, the newest last;
     the best `m` of those that are finite count. `drop` (N,) is Δ, zero where that is not much;
     `curvature` (q,) is W² at the best point; `variant` is whether to take logarithms of inputs, and
     of outputs. The choice begins at `start`, the last one, and looks at the "next" levels, "all" or
-    "none".
+    "none". Rows that are not `fine` (N,) are calls of a coarse model.
     """
-    x, y, drop = _rows(x, y, _tempered(drop, d), m)
+    rows = _rows(x, y, _tempered(drop, d), m, True if fine is None else fine)
+    of_model, alone = (d, curvature, variant), [part[rows[-1]] for part in rows]
+    was_alone = start is not None and start.difference == ALONE
+    if rows[-1].all() or (was_alone and look == "none"):
+        return _fit_rows(alone, of_model, start, look)
+    last = start._replace(difference=Hyper().difference) if was_alone else start
+    both = _fit_rows(rows, of_model, last, look)
+    n, p = alone[0].shape
+    if look == "none" or n <= p:  # too few for leave-one-out errors to tell
+        return both
+    own = _fit_rows(alone, of_model, start, look)
+    if both.error < own.error:
+        return both
+    return own._replace(hyper=own.hyper._replace(difference=ALONE))
+
+
+def _fit_rows(rows, of_model, start, look):
+    """Return the Fit to some rows, as `fit_box` does."""
+    x, y, drop, fine = rows
     if len(x) == 0:
         return None
-    problem = _Problem(x, y, drop, d, curvature, variant)
-    few = problem
+    few = problem = _Problem(*rows, *of_model)
     if len(x) > N_SEARCHED:
-        few = _Problem(*_rows(x, y, drop, N_SEARCHED), d, curvature, variant)
+        few = _Problem(*_rows(x, y, drop, N_SEARCHED, fine), *of_model)
     first = few.fit(Hyper() if start is None else start)
     if start is None or look == "all":
         first = few.search(first)
@@ -200,12 +234,18 @@ def fit_box(x, y, drop, d, curvature, variant=(False, False), start=None, m=900,
     return problem.fit(hyper)._replace(error=error)
 
 
+def problem_of(x, y, drop, d, curvature, variant, m):
+    """Return what a fit to these calls is chosen by, the arguments as of `fit_box`; and outputs."""
+    rows = _rows(x, y, _tempered(drop, d), m)
+    return _Problem(*rows, d, curvature, variant), rows[1]
+
+
 def variants_of(x, y, drop, d, m=900):
     """Return which pairs (logarithms of inputs, of outputs) differ, the plain one first.
 
     The arguments are as of `fit_box`, and the same calls count.
     """
-    x, y, _ = _rows(x, y, _tempered(drop, d), m)
+    x, y, *_ = _rows(x, y, _tempered(drop, d), m)
     inputs, outputs = (len(x) > 0 and have_logarithms(rows).any() for rows in (x, y))
     return [(a, b) for a in (False, True)[: 1 + inputs] for b in (False, True)[: 1 + outputs]]
 
@@ -294,7 +334,7 @@ def uncertainty(fit, x, y, drop, d, m):
     Errors are as large, in the kernel's standard deviations, as of points left out [RW, section
     5.4.2].
     """
-    _, _, drop = _rows(x, y, _tempered(drop, d), m)
+    _, _, drop, _ = _rows(x, y, _tempered(drop, d), m)
     noise = fit.hyper.value("noise")
     linear = fit.hyper.value("linear") / fit.hyper.value("rate") ** 2
     k = nearness(squared_distances(fit.u, fit.u)) ** 2 + linear * fit.u @ fit.u.T + CONSTANT
@@ -315,7 +355,7 @@ def left_out_errors(fit, unsure, x, y, drop, d, m):
     of a process with the sd of 1. Also the inputs and outputs of these points. The arguments are as
     of `uncertainty`.
     """
-    x, y, _ = _rows(x, y, _tempered(drop, d), m)
+    x, y, *_ = _rows(x, y, _tempered(drop, d), m)
     variances = 1 / np.einsum("ij,ij->j", unsure.inverse, unsure.inverse)[:, None]
     t = transformed(y, fit.log_outputs) - fit.weights * variances
     return untransformed(t, fit.log_outputs) - y, fit.weights * np.sqrt(variances), x, y
@@ -324,14 +364,15 @@ def left_out_errors(fit, unsure, x, y, drop, d, m):
 class _Problem:
     """A fit to points, for any choice."""
 
-    def __init__(self, x, y, drop, d, curvature, variant):
-        self.drop = drop
+    def __init__(self, x, y, drop, fine, d, curvature, variant):
+        self.drop, self.fine = drop, fine
         self.log_inputs = have_logarithms(x) & variant[0]
         self.log_outputs = have_logarithms(y) & variant[1]
         self.noise = 1 + (drop / (2 * d)) ** 2
         self.omega = 1 / (1 + (drop / d) ** 2)
         self.omega[self.best(2 * d + 2)] = 1.0
         self.omega /= self.omega.sum()
+        self.of_errors = self.omega * fine / (self.omega @ fine) if fine.any() else self.omega
         g = transformed(x, self.log_inputs)
         self.centre, self.sd = scales(g, self.omega)
         self.per_sd = np.where(self.sd > 0, 1 / np.where(self.sd > 0, self.sd, 1.0), 0.0)
@@ -353,8 +394,8 @@ class _Problem:
         self.targets = np.where(varies, t - self.mean, 0.0) / np.where(varies, self.scale, 1.0)
 
     def best(self, n):
-        """Return the places of the best points."""
-        return np.argsort(self.drop, kind="stable")[:n]
+        """Return the places of the best points, the fine ones first."""
+        return np.lexsort((self.drop, ~self.fine))[:n]
 
     def take_directions(self, fit):
         """Take M from the derivatives of `fit`."""
@@ -380,8 +421,14 @@ class _Problem:
         k *= k
         k += hyper.value("linear") / rate**2 * dots
         k += CONSTANT
+        if not self.fine.all():
+            k[np.ix_(self.fine, self.fine)] *= 1 + hyper.value("difference")
         k[np.diag_indices(len(k))] += hyper.value("noise") * self.noise
         return k
+
+    def levels(self, hyper):
+        """Return the covariance of points with the fine model, (n, 1), relative to the kernel."""
+        return 1.0 if self.fine.all() else 1 + hyper.value("difference") * self.fine[:, None]
 
     def factor(self, hyper):
         """Return the Cholesky factor of K."""
@@ -407,20 +454,22 @@ class _Problem:
         def score(hyper):
             if hyper not in scores:
                 errors[hyper] = np.minimum(self.errors(hyper), LARGEST_ERROR)
-                scores[hyper] = self.omega @ np.log(LEAST_ERROR + errors[hyper])
+                scores[hyper] = self.of_errors @ np.log(LEAST_ERROR + errors[hyper])
             return scores[hyper]
 
         for _ in range(n_rounds):
             last = hyper
             for name, levels in LEVELS.items():
+                if name == "difference" and self.fine.all():
+                    continue
                 places = [getattr(hyper, name) + step for step in steps]
-                inside = [place for place in places if 0 <= place < len(levels)]
+                inside = [k for k in places if 0 <= k < len(levels) and levels[k] < np.inf]
                 others = [hyper._replace(**{name: place}) for place in inside]
                 hyper = min([hyper, *others], key=score)
             if hyper == last:
                 break
         score(hyper)
-        return hyper, float(self.omega @ errors[hyper])
+        return hyper, float(self.of_errors @ errors[hyper])
 
     def fit(self, hyper):
         """Return the fit of this choice."""
@@ -429,7 +478,7 @@ class _Problem:
         values, vectors = np.linalg.eigh(self.directions)
         lengths = np.sqrt((np.maximum(values, 0.0) + floor) / (1 + floor))
         rotate = hyper.value("rate") * (vectors * lengths) @ vectors.T
-        u, weights = self.v @ rotate.T, alpha * self.scale
+        u, weights = self.v @ rotate.T, alpha * self.scale * self.levels(hyper)
         return Fit(
             hyper=hyper,
             error=np.inf,
@@ -460,12 +509,13 @@ def _tempered(drop, d):
     return np.where(drop < farthest, drop / max(1.0, temperature), np.nan)
 
 
-def _rows(x, y, drop, m):
-    """Return the rows that a fit is made of."""
+def _rows(x, y, drop, m, fine=True):
+    """Return the rows that a fit is made of, and which of them are fine: these go first."""
     finite = np.isfinite(y).all(axis=1) & np.isfinite(x).all(axis=1) & np.isfinite(drop)
-    x, y, drop = x[finite], y[finite], drop[finite]
-    best = np.sort(np.lexsort((-np.arange(len(drop)), drop))[:m])
-    return x[best], y[best], drop[best]
+    rows = np.flatnonzero(finite)
+    fine = np.broadcast_to(fine, drop.shape)
+    best = np.sort(rows[np.lexsort((-rows, drop[rows], ~fine[rows]))[:m]])
+    return x[best], y[best], drop[best], fine[best]
 
 
 def nearness(distances):

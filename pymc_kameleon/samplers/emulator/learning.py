@@ -27,7 +27,7 @@ CURVATURE_STEP, N_PROBES = 1e-4, 8
 class Choices(NamedTuple):
     """What earlier fits have found."""
 
-    hyper: floats("boxes", 4, 4)  # of each variant; NaN before there is one
+    hyper: floats("boxes", 4, 5)  # of each variant; NaN before there is one
     scores: floats("boxes", 4, 2)  # sum of errors, in log-density, at points unknown to it; weights
     variant: integers("boxes")  # the one in use
     widening: floats(1)  # r, relative to where good points are
@@ -154,7 +154,10 @@ def misfit(log_density, known):
 
 
 class BoxCalls:
-    """What one black box was given and has returned, by application; earlier runs' calls first."""
+    """What one black box was given and has returned, by application; earlier runs' calls first.
+
+    `fine` are those that are not of its coarse model.
+    """
 
     def __init__(self, structure, b, known, drop, curvature, d, most, earlier):
         p, q = structure.boxes[b]
@@ -162,12 +165,13 @@ class BoxCalls:
         self.inputs = [slice(x, x + p) for _, x, _, _ in of_box]
         self.outputs = [slice(y, y + q) for _, _, y, _ in of_box]
         self.b, self.known, self.d, self.most = b, known, d, most
-        x, y, logp = earlier
+        x, y, logp, fine = earlier
         self.n_earlier = len(x)
         drop_of_earlier = drops(np.append(logp, known.logp), d)[: len(x)]
         self.drop = np.concatenate([drop_of_earlier, np.repeat(drop, len(of_box))])
         self.x = np.concatenate([x, _rows_of(known.x, self.inputs)])
         self.y = np.concatenate([y, _rows_of(known.y, self.outputs)])
+        self.fine = np.append(fine, np.ones(len(self.x) - len(x), bool))
         self.curvature = np.mean([curvature[part] for part in self.outputs], axis=0)
         self.variants = [
             VARIANTS.index(pair) for pair in fit.variants_of(self.x, self.y, self.drop, d, most)
@@ -189,6 +193,7 @@ class BoxCalls:
             hyper,
             self.most,
             look,
+            self.fine[chosen],
         )
 
     def predicted(self, fitted, rows):
@@ -205,15 +210,16 @@ def _rows_of(values, parts):
 
 
 def earlier_calls(reused, structure, b, log_density, known):
-    """Return x (n, p), y (n, q) and log π (n,) of calls of a box that were taken up.
+    """Return x (n, p), y (n, q), log π (n,) and which are fine, of a box's calls before this run.
 
     log π is that of the best evaluation with the outputs of one application replaced, at its
     highest.
     """
     p, q = structure.boxes[b]
-    rows = reused[reused[:, 0] == b] if reused.size else reused
+    coarse = len(structure.boxes) + b
+    rows = reused[np.isin(reused[:, 0], [b, coarse])] if reused.size else reused
     if len(rows) == 0:
-        return np.zeros((0, p)), np.zeros((0, q)), np.zeros(0)
+        return np.zeros((0, p)), np.zeros((0, q)), np.zeros(0), np.zeros(0, bool)
     x, y = rows[:, 1 : 1 + p], rows[:, 1 + p : 1 + p + q]
     best = np.argmax(np.where(np.isfinite(known.logp), known.logp, -np.inf))
     points = np.repeat(whole_points(log_density, known.z[best][None]), len(rows), axis=0)
@@ -222,7 +228,7 @@ def earlier_calls(reused, structure, b, log_density, known):
         outputs = np.tile(known.y[best], (len(rows), 1))
         outputs[:, place : place + q] = y
         logp = np.fmax(logp, log_density.logp_given(points, outputs))
-    return x, y, logp
+    return x, y, logp, rows[:, 0] == b
 
 
 def score(box, choices, log_density, is_new):

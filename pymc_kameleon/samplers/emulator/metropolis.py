@@ -12,7 +12,7 @@ from pymc_kameleon.core.linalg import copy
 from pymc_kameleon.findings.finding import finding
 from pymc_kameleon.model.layout import elements
 from pymc_kameleon.model.pymc_internals import natural_name
-from pymc_kameleon.model.simulator_logp import SimulatorLogp
+from pymc_kameleon.model.simulator_logp import CoarseLogp, SimulatorLogp
 from pymc_kameleon.samplers.approximation import metropolis as approximation
 from pymc_kameleon.samplers.approximation.initial_search import SearchByApproximation
 from pymc_kameleon.samplers.approximation.metropolis import ApproximationMetropolis
@@ -149,3 +149,15 @@ class EmulatorMetropolis(ApproximationMetropolis):
     def reused(self, datasets):
         """Return what the step takes up of Datasets of evaluations."""
         return reused_by(self, datasets)
+
+
+class _CoarseEmulatorMetropolis(EmulatorMetropolis):
+    """Moves on the posterior that the coarse models of black boxes give."""
+
+    def _log_density_of(self, own, region):
+        return CoarseLogp(self.model, own, self._initial_point, self._compile_kwargs, region)
+
+
+def coarse_twin(step):
+    """Return an EmulatorMetropolis of the same model by the coarse models of its black boxes."""
+    return _CoarseEmulatorMetropolis(model=step.model, initial_point=step._initial_point)

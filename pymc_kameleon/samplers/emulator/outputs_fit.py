@@ -12,6 +12,7 @@ from pymc_kameleon.samplers.approximation.fit import Arrays, Fit
 from pymc_kameleon.samplers.approximation.learning import drops
 from pymc_kameleon.samplers.emulator.density import DensityScratch, Emulated
 from pymc_kameleon.samplers.emulator.evaluations import nothing_reused
+from pymc_kameleon.samplers.emulator.fit import ALONE
 from pymc_kameleon.samplers.emulator.gaussian_process import Structure
 from pymc_kameleon.samplers.emulator.inner_chain import EmulatedDensity
 from pymc_kameleon.samplers.emulator.learning import (
@@ -76,9 +77,14 @@ class OutputsFit(Fit):
             most_leaps=8,
             n_inner=10,
         )
-        known = {"hyper": before.hyper, "scores": before.scores, "n_full": len(before.rows)}
+        n_before = np.count_nonzero(self.are_fine(before.rows))
+        known = {"hyper": before.hyper, "scores": before.scores, "n_full": n_before}
         choices = allocate(Choices, sizes, widening=2.0, **known)
         return Arrays(s, choices, allocate(DensityScratch, sizes), before.rows)
+
+    def are_fine(self, reused):
+        """Return which calls before this run are not of coarse models, (n,)."""
+        return reused[:, 0] < len(self.structure.boxes) if reused.size else np.zeros(0, bool)
 
     def density(self, step, rng):
         """Return the emulated posterior of a step."""
@@ -98,7 +104,7 @@ class OutputsFit(Fit):
         if not (np.isfinite(drop) & np.isfinite(known.y).all(axis=1)).any():
             return
         reused = first.tuning.reused
-        n = len(known.z) + len(reused)
+        n = len(known.z) + np.count_nonzero(self.are_fine(reused))
         look = "all" if n >= 2 * choices.n_full[0] else "next"
         if look == "all":
             choices.n_full[0] = n
@@ -148,6 +154,12 @@ class OutputsFit(Fit):
     def images(self, step):
         """Return the Images of a step."""
         return Images(step)
+
+    def is_guided(self, step):
+        """Whether there are calls of coarse models, and no box does without."""
+        choices = step.tuning.choices
+        used = choices.hyper[np.arange(len(choices.variant)), choices.variant, -1]
+        return not (self.are_fine(step.tuning.reused).all() or (used == ALONE).any())
 
     def knows_enough(self, step):
         """Whether each box had the calls of a design, and one more for each of its inputs."""

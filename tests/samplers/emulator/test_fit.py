@@ -111,7 +111,8 @@ def test_against_a_slow_version(logs, far):
     """Also where few points are good: the best ones count fully, whatever they are."""
     x, y, drop, curvature = points(30)
     drop = drop + far * np.arange(30.0)
-    problem, start = fits._Problem(x, y, drop, D, curvature, logs), Hyper(floor=6)
+    start, every = Hyper(floor=6), np.ones(len(x), bool)
+    problem = fits._Problem(x, y, drop, every, D, curvature, logs)
     first = problem.fit(start)
     slow = Slow(x, y, drop, curvature, logs, start)
     new = np.exp(0.3 * np.random.default_rng(2).standard_normal((5, 3)))
@@ -243,7 +244,9 @@ def errors_by_directions(seed):
     fit = fit_box(x, outputs(x), np.zeros(n), 20, np.ones(2))
     for _ in range(3):
         fit = fit_box(x, outputs(x), np.zeros(n), 20, np.ones(2), start=fit.hyper)
-    problem = fits._Problem(x, outputs(x), np.zeros(n), 20, np.ones(2), (False, False))
+    problem = fits._Problem(
+        x, outputs(x), np.zeros(n), np.ones(n, bool), 20, np.ones(2), (False, False)
+    )
     hyper, _ = problem.choose(Hyper(), fits.ALL_STEPS, n_rounds=3)
     return error(fit), error(problem.fit(hyper))
 

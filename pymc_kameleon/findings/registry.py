@@ -512,7 +512,7 @@ _DRAWS = {
         "they vary by {spread:.2g}.",
         "If that is a tolerance of its solver, a smaller one makes the emulator better. If the "
         "function is random, see docs/noise.md.",
-        "EmulatorMetropolis. The noise is told by the marginal likelihood of a Gaussian process. "
+        "EmulatorMetropolis. The size is that of most marginal likelihood, by a Gaussian process. "
         "The emulator does not follow it. Draws follow the function as it is, so roughness of the "
         "size of the data's noise or more stops the chains.",
     ),

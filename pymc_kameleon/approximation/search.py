@@ -141,7 +141,7 @@ class PosteriorSearch:
         self.spread, self.seen, self.highest = spread_of(self.prior), [], -np.inf
         self.best, self.climbing, self.maxima = None, None, []
         self.n_begun, self.costs, self.of_prior = 0, [], np.zeros(2, int)
-        self.may_miss, self.has_looked, self.rounds = False, False, Rounds()
+        self.may_miss, self.misled, self.has_looked, self.rounds = False, False, False, Rounds()
         d = self.prior.shape[1]
         self.near, self.negligible = drop(d, NEAR), drop(d, NEGLIGIBLE)
 
@@ -168,13 +168,18 @@ class PosteriorSearch:
         self.has_looked = True
 
     def _search_apart(self):
-        """Climb from draws of the prior, until none is expected to end elsewhere."""
+        """Climb from draws of the prior, until none is expected to end elsewhere.
+
+        A coarse model that is wrong far away may lead all climbs to one place.
+        """
+        misled = False
         while self._pays_for_another():
             self._learn()
             regions = [(place, Mode(place.z, self.factor(place.z), 0.0)) for place in self.maxima]
             since, start = len(self.seen), self.prior[self.rng.choice(len(self.prior))]
             points = self._design(start)
             walker = yield from self._best_of(points, "design")
+            misled |= self.guided() and bool(self.unpredicted(len(points)) > UNPREDICTED)
             walker.since = since
             if walker.logp > -np.inf:
                 place = yield from self._climb(walker, regions)
@@ -183,6 +188,7 @@ class PosteriorSearch:
                     place = self._add(walker)
                 place.n_came += 1
             self.costs.append(len(self.seen) - since)
+        self.misled = misled
 
     def _design(self, start):
         """Return the points that a climb begins with."""
@@ -295,7 +301,8 @@ class PosteriorSearch:
         is_good = [place.logp > self.best.logp - self.negligible for place in ends]
         n, n_ends = sum(place.n_came for place in ends), sum(is_good) + (not all(is_good))
         came = self.best.n_came if self.best else 0
-        return Searches(n, n_ends, came, self.may_miss or self._is_badly_fitted())
+        fails = 2 if self.misled else int(self.may_miss or self._is_badly_fitted())
+        return Searches(n, n_ends, came, fails)
 
     def _is_badly_fitted(self):
         chi2, n = self.misfit()

@@ -27,7 +27,8 @@ class Searches(NamedTuple):
     n: int
     n_ends: int  # ends that are negligible beside the best place count as one
     n_best: int = 0  # how many came to the best place
-    fails: bool = False  # whether s does not predict far away, or the best place not fit the data
+    fails: int = 0  # 1 if s does not predict far away, or the best place does not fit the data; 2
+    # if climbs went by a coarse model that does not predict there, so that they end no doubt
     are_all: bool = False  # whether other chains have made none of their own
 
     @property
@@ -45,4 +46,4 @@ class Searches(NamedTuple):
     @property
     def is_doubtful(self):
         """Whether there is a reason to search on, besides the ends."""
-        return self.fails and self.n_best < ENOUGH_CAME
+        return self.fails > 1 or (self.fails > 0 and self.n_best < ENOUGH_CAME)

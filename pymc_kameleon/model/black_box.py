@@ -56,7 +56,8 @@ def black_box(
         A cheap model of the same, as a solver with a coarser grid, which takes and returns the
         same. `pk.sample` with EmulatorMetropolis first looks for the posterior with it, by some
         hundred evaluations that ``n_logp`` does not count, and then emulates what `function` adds
-        to it. The draws are exact for `function`, whatever `coarse` returns.
+        to it. The draws are exact for `function`, whatever `coarse` returns. The other options are
+        those of both functions.
 
     Returns
     -------
@@ -88,6 +89,11 @@ def black_box(
         return partial(black_box, ndim=ndim, batched=batched, coarse=coarse, **options)
     on_failure = OnFailure.checked(on_error, timeout, check_repeatable)
     if isinstance(coarse, Function):
+        if isinstance(coarse, Batched) != batched:
+            raise ValueError(
+                f"`{coarse}` is to be a coarse model, so it has to compute as many evaluations in "
+                f"a call as the function itself: make it with batched={batched}."
+            )
         coarse = coarse.function
     for given in (function,) if coarse is None else (function, coarse):
         _check_function(given)
@@ -123,14 +129,18 @@ def _check_function(function):
 
 
 class Function(Op):
-    """A function of arrays, in a model; `coarse` is another one, its cheap model, if any."""
+    """A function of arrays, in a model.
 
-    __props__ = ("function", "ndim", "on_failure", "coarse")
+    `coarse` is another one, its cheap model, if any. `stands_for` is the one whose place it takes
+    as that, so that two that share a coarse model remain two.
+    """
+
+    __props__ = ("function", "ndim", "on_failure", "coarse", "stands_for")
     minds_turns = True  # as it calls a function alone, a task may leave its turn meanwhile
 
-    def __init__(self, function, ndim, on_failure, coarse=None):
+    def __init__(self, function, ndim, on_failure, coarse=None, stands_for=None):
         self.function, self.ndim, self.on_failure = function, ndim, on_failure
-        self.coarse = coarse
+        self.coarse, self.stands_for = coarse, stands_for
         self.ndims = ndim if isinstance(ndim, tuple) else (ndim,)  # of all that it returns
         self.shapes = {}  # of what it has returned, by those of inputs
         self.seconds = np.inf  # of the fastest call

@@ -78,8 +78,9 @@ def with_coarse_models(result):
     for node in graph.toposort():
         core = node.op.core_op if isinstance(node.op, Blockwise) else node.op
         if isinstance(core, Function) and core.coarse is not None:
-            is_one = core is node.op
-            op = core.coarse if is_one else Blockwise(core.coarse, signature=node.op.signature)
+            op = type(core)(core.coarse.function, core.ndim, core.on_failure, stands_for=core)
+            if core is not node.op:
+                op = Blockwise(op, signature=node.op.signature)
             new = op.make_node(*node.inputs)
             graph.replace_all(zip(node.outputs, new.outputs, strict=True), import_missing=True)
     return graph.outputs[0]

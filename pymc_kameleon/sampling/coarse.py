@@ -4,12 +4,13 @@ import logging
 
 import numpy as np
 
+from pymc_kameleon.core.conventions import CHAINS
 from pymc_kameleon.findings.words import counted
 from pymc_kameleon.model.black_box import Function
 from pymc_kameleon.model.black_boxes import names_of
 from pymc_kameleon.samplers.emulator.evaluations import COARSE
 from pymc_kameleon.samplers.emulator.metropolis import EmulatorMetropolis, coarse_twin
-from pymc_kameleon.step.groups import EVALUATIONS
+from pymc_kameleon.step.groups import EVALUATIONS, FINDINGS
 
 _log = logging.getLogger("pymc_kameleon")
 
@@ -42,15 +43,16 @@ def coarse_evaluations(steps, sample, random_seed, initvals, cores):
         "evaluations, which n_logp does not count."
     )
     seed = random_seed.spawn(1)[0] if isinstance(random_seed, np.random.Generator) else random_seed
+    starts = initvals[:CHAINS] if isinstance(initvals, list | tuple) else initvals
     try:
         twin = coarse_twin(step)
         _check_sizes(step, twin)
         dt = sample(
             step=twin,
             max_evaluations=N_COARSE,
-            max_concurrent=1,
+            chains=CHAINS if starts is initvals else len(starts),
             var_names=[var.name for var in step.model.free_RVs],
-            initvals=initvals,
+            initvals=starts,
             random_seed=seed,
             cores=cores,
             quiet=True,
@@ -60,6 +62,8 @@ def coarse_evaluations(steps, sample, random_seed, initvals, cores):
     except Exception as error:
         error.add_note(f"Raised where the coarse model {coarse} stands in for {names_of(able)}.")
         raise
+    if "ended_early" in dt[FINDINGS]["code"]:  # by Ctrl-C, which is meant for the whole run
+        raise KeyboardInterrupt
     return [dt[EVALUATIONS].to_dataset().assign_attrs(level=COARSE)]
 
 

@@ -221,7 +221,7 @@ class Reused(NamedTuple):
     """What a step takes up of earlier runs."""
 
     rows: np.ndarray  # (n, 1 + most p + q): number of the box, B more if coarse; inputs, outputs
-    hyper: np.ndarray  # (B, 4, 4), as in Choices
+    hyper: np.ndarray  # (B, 4, 5), as in Choices
     scores: np.ndarray  # (B, 4, 2)
     n_calls: int = 0  # of all boxes, to see that they are the same
 

@@ -159,5 +159,6 @@ class _CoarseEmulatorMetropolis(EmulatorMetropolis):
 
 
 def coarse_twin(step):
-    """Return an EmulatorMetropolis of the same model by the coarse models of its black boxes."""
-    return _CoarseEmulatorMetropolis(model=step.model, initial_point=step._initial_point)
+    """Return an EmulatorMetropolis like another one, by the coarse models of its black boxes."""
+    _, given = step.__getnewargs_ex__()
+    return _CoarseEmulatorMetropolis(**given)

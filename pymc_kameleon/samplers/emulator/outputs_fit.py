@@ -84,7 +84,7 @@ class OutputsFit(Fit):
 
     def are_fine(self, reused):
         """Return which calls before this run are not of coarse models, (n,)."""
-        return reused[:, 0] < len(self.structure.boxes) if reused.size else np.zeros(0, bool)
+        return reused[:, 0] < len(self.structure.boxes)
 
     def density(self, step, rng):
         """Return the emulated posterior of a step."""
@@ -156,10 +156,11 @@ class OutputsFit(Fit):
         return Images(step)
 
     def is_guided(self, step):
-        """Whether there are calls of coarse models, and no box does without."""
-        choices = step.tuning.choices
-        used = choices.hyper[np.arange(len(choices.variant)), choices.variant, -1]
-        return not (self.are_fine(step.tuning.reused).all() or (used == ALONE).any())
+        """Whether each box has calls of a coarse model, and uses them."""
+        choices, boxes = step.tuning.choices, np.arange(len(self.structure.boxes))
+        known = np.isin(len(boxes) + boxes, step.tuning.reused[:, 0])
+        difference = choices.hyper[boxes, choices.variant, -1]  # NaN before there is a fit
+        return bool(np.all(known & (difference != ALONE)))
 
     def knows_enough(self, step):
         """Whether each box had the calls of a design, and one more for each of its inputs."""

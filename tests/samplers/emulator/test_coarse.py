@@ -1,6 +1,7 @@
 """Coarse models: the joint fit against a slow version, and runs that begin with them."""
 
 import pickle
+import signal
 
 import numpy as np
 import pymc as pm
@@ -10,6 +11,7 @@ from runs import messages
 import pymc_kameleon as pk
 from pymc_kameleon.samplers.emulator import fit as fits
 from pymc_kameleon.samplers.emulator.fit import ALONE, CONSTANT, Hyper, fit_box
+from pymc_kameleon.samplers.emulator.metropolis import coarse_twin
 from pymc_kameleon.sampling import coarse as coarse_runs
 
 TIMES = np.linspace(0.2, 5.0, 12)
@@ -172,7 +174,28 @@ def test_the_climb_takes_fewer_calls():
     assert sum(counts[:4]) < sum(counts[4:])
 
 
-def test_draws_are_reproducible_and_go_on(tmp_path):
+@pytest.mark.parametrize(("n", "seed"), [(150, 1), (150, 2), (300, 2), (300, 3)])
+def test_a_mode_that_the_coarse_model_lacks_is_visited_or_told(n, seed):
+    """At a = -1.9, where the coarse model is the tangent at the other one."""
+    times = np.linspace(0.1, 2, 10)
+
+    def fine(a, b):
+        return (a**2 + 0.4 * a) * times + b
+
+    def tangent(a, b):
+        return (3.4 * a - 2.25) * times + b
+
+    with pm.Model():
+        a, b = pm.Normal("a", 0, 2), pm.Normal("b", 0, 1)
+        box = pk.black_box(fine, coarse=tangent)
+        pm.Normal("y", box(a, b), 0.1, observed=2.85 * times + 0.3)
+        dt = quietly(max_evaluations=n, random_seed=seed)
+    is_left = dt["posterior"]["a"].to_numpy() < 0
+    told = {one.code for one in pk.diagnose(dt).findings if one.severity != "note"}
+    assert (is_left.any() and not is_left.all()) or told & {"blind_search", "no_search"}
+
+
+def test_draws_are_reproducible_and_go_on():
     draws = []
     for _ in range(2):
         model, _, _ = model_of(coarse_curves)
@@ -222,7 +245,7 @@ def test_earlier_evaluations_may_be_reused_beside_it():
     assert again["posterior"].sizes["draw"] > 1
 
 
-def test_a_hierarchy_calls_it_for_each_row(exact):
+def test_a_hierarchy_calls_it_for_each_row():
     fine, cheap = Counted(fine_curves), Counted(coarse_curves)
     box = pk.black_box(fine, coarse=cheap)
     observed = fine_curves([[1.5, 0.8], [1.0, 1.2]])
@@ -233,6 +256,58 @@ def test_a_hierarchy_calls_it_for_each_row(exact):
         dt = quietly(max_evaluations=150, random_seed=1)
     assert dt["posterior"].sizes["draw"] > 1
     assert cheap.calls > 80
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_two_black_boxes_may_share_one(is_own):
+    """Also if one is the coarse model of both, as of itself."""
+    cheap, fine = Counted(coarse_curves), Counted(fine_curves)
+    box = pk.black_box(fine, coarse=cheap)
+    other = pk.black_box(cheap if is_own else Counted(fine_curves), coarse=cheap)
+    observed = fine_curves([[1.5, 0.8]])[0]
+    with pm.Model() as model:
+        a, b = pm.LogNormal("a", 0, 0.5), pm.LogNormal("b", 0, 0.5)
+        pm.Normal("y", box(a, b), 0.05, observed=observed)
+        pm.Normal("w", other(a, b), 0.05, observed=observed)
+        dt = quietly(max_evaluations=120, random_seed=1)
+    assert dt["posterior"].sizes["draw"] > 1
+    step = pk.EmulatorMetropolis(model=model)
+    assert len(coarse_twin(step).log_density.simulators.boxes) == 2
+
+
+def test_starts_of_fewer_chains():
+    model, _, _ = model_of(coarse_curves)
+    with model:
+        dt = quietly(max_evaluations=120, chains=2, initvals=2 * [{"a": 1.0, "b": 1.0}])
+    assert dt["posterior"].sizes["chain"] == 2
+
+
+def test_it_has_the_options_of_the_step():
+    model, _, _ = model_of(coarse_curves)
+    step = pk.EmulatorMetropolis(model=model, region={"a_log__": (-1.0, 2.0)}, steps_per_draw=2)
+    configuration = coarse_twin(step).configuration
+    np.testing.assert_array_equal(configuration["region"], step.configuration["region"])
+    assert configuration["steps_per_draw"] == 2
+
+
+def test_ctrl_c_ends_the_whole_run():
+    def interrupted(x):
+        interrupted.calls += 1
+        if interrupted.calls == 60:
+            signal.raise_signal(signal.SIGINT)
+        return coarse_curves(x)
+
+    interrupted.calls = 0
+    model, fine, _ = model_of(interrupted)
+    with model, pytest.raises(KeyboardInterrupt):
+        quietly(max_evaluations=120, random_seed=1)
+    assert interrupted.calls >= 60
+    assert fine.calls < 10
+
+
+def test_a_batched_one_has_to_be_of_a_batched_function():
+    with pytest.raises(ValueError, match="make it with batched=False"):
+        pk.black_box(fine_curves, coarse=pk.black_box(coarse_curves, batched=True))
 
 
 def test_all_black_boxes_need_one(caplog):
